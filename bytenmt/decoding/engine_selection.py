@@ -21,7 +21,7 @@ def select_engine(spec: EngineSpec) -> EngineSpec:
 
     Raises DeviceError for a device that is not available, BytenmtError for settings that exclude each other.
     """
-    engine, precision = spec.engine, spec.precision
+    engine = spec.engine
     place, words = PLACES.get(engine, (spec.device, ""))
     if spec.device not in (AUTO, place):
         raise BytenmtError(f"--engine {engine} runs on {words}: drop --device {spec.device}")
@@ -31,9 +31,6 @@ def select_engine(spec: EngineSpec) -> EngineSpec:
         raise DeviceError(f"{option}: no GPU is available here; use auto")
     if engine == AUTO:
         engine = "cuda-graph" if uses_gpu else ON_THE_CPU
-    if precision == ("bf16" if engine == "numba" else "int8"):
-        other = "int8" if engine == "numba" else "bf16"
-        raise BytenmtError(f"--engine {engine} has no {precision}: use --precision fp32 or {other}")
     return replace(spec, engine=engine, device="cuda" if uses_gpu else "cpu")
 
 

@@ -147,20 +147,20 @@ def _usable_engine(spec: EngineSpec, runs: Sequence[LoadedRun], reporter: Report
 
     Where no engine was named and the numba engine has no program for a run, PyTorch decodes.
     """
-    chosen = select_engine(spec)
-    if chosen.engine != "numba":
-        return chosen
     from bytenmt.architectures.registry import has_program
 
+    chosen = select_engine(spec)
     unknown = sorted({architecture(run.config.model) for run in runs if not has_program(run.config.model)})
-    if not unknown:
-        return chosen
-    why = f"the numba engine has no program for {' and '.join(unknown)}"
-    if spec.engine != AUTO:
-        raise BytenmtError(f"--engine {spec.engine}: {why}: use --engine torch, or auto")
-    instead = select_engine(replace(spec, engine="torch"))
-    reporter.say(f"bytenmt: decoding with --engine torch: {why}")
-    return instead
+    if chosen.engine == "numba" and unknown:
+        why = f"the numba engine has no program for {' and '.join(unknown)}"
+        if spec.engine != AUTO:
+            raise BytenmtError(f"--engine {spec.engine}: {why}: use --engine torch, or auto")
+        chosen = select_engine(replace(spec, engine="torch"))
+        reporter.say(f"bytenmt: decoding with --engine torch: {why}")
+    missing, other = ("bf16", "int8") if chosen.engine == "numba" else ("int8", "bf16")
+    if spec.precision == missing:
+        raise BytenmtError(f"--engine {chosen.engine} has no {missing}: use --precision fp32 or {other}")
+    return chosen
 
 
 def runtime_from_models(

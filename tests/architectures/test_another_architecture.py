@@ -117,6 +117,7 @@ def test_it_is_trained_and_asked(echo: ModuleType, tmp_path: Path, texts: dict[s
     assert found == Translator.load(run, engine="torch", reporter=told, **asked).translate(LINES)
     lines = [line for line in told.lines if "compiling" not in line]  # the search, where no test before has
     assert lines == ["bytenmt: decoding with --engine torch: the numba engine has no program for echo"]
+    assert Translator.load(run, precision="bf16", device="cpu").translate("a")
     for engine, precision, what in (("numba", "auto", "no program for echo"), ("auto", "int8", "torch has")):
         with pytest.raises(BytenmtError, match=what):
             Translator.load(run, engine=engine, precision=precision, device="cpu")
