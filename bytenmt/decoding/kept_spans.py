@@ -27,7 +27,8 @@ NONE = "none"  # the value of --keep that keeps nothing
 TextOrCode = str | Code
 SourceLine = bytes | Sequence[TextOrCode]  # UTF-8; of a document, texts and inline codes in turn
 
-_SENTENCE_END = re.compile(r"[.!?…][\"')\]»”’]*\s*\Z")
+# The end of the words before a sentence: none, or those of another one, and opening quotes.
+_SENTENCE_BEGIN = re.compile(r"(?:\A|[.!?…][\"')\]»”’]*)\s*[\"'(\[«»„“‚‘]*\Z")
 
 
 class KeptSpan(NamedTuple):
@@ -156,7 +157,7 @@ def _target(term: Term, words: str) -> str:
 
     words: before it.
     """
-    if term.source[:1].isupper() and (not words.strip() or _SENTENCE_END.search(words)):
+    if term.source[:1].isupper() and _SENTENCE_BEGIN.search(words):
         return term.target[:1].upper() + term.target[1:]
     return term.target
 

@@ -192,7 +192,7 @@ def has_translatable_text(source: bytes, has_sentinels: bool) -> bool:
     has_sentinels: whether the model keeps spans; if not, digits and symbols such as emoji count as letters.
     """
     text = to_text(source.translate(None, SENTINELS))
-    if "@" in text or "." in text:
+    if any(sign in text for sign in ("@", ".", "://")):
         text = replace_spans(text, [(span, "") for span in find_spans(text, ADDRESSES)])
     if has_sentinels:
         return any(map(str.isalpha, text))
