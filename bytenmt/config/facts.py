@@ -16,7 +16,6 @@ from bytenmt.config.fields import MAX_THREADS, Beam, LengthPenalty, Weight
 from bytenmt.config.fields import Count as Whole
 
 Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
-LONGEST_PROFILE = 8000  # characters
 
 
 class Progress(Struct):
@@ -95,10 +94,7 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     source_bytes: Count | None = None  # of all training pairs
     target_bytes: Count | None = None
     corpora: tuple[CorpusFact, ...] = ()  # files of the training pairs
-    # Of the training pairs: the share with several sentences, and trigrams of both languages.
-    multi_sentence_share: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None
-    source_profile: Annotated[str, Meta(max_length=LONGEST_PROFILE)] = ""  # see language_profile.py
-    target_profile: Annotated[str, Meta(max_length=LONGEST_PROFILE)] = ""
+    multi_sentence_share: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None  # of the training pairs
     texts: tuple[TextFact, ...] = ()  # of a language model
     valid: CorpusFact | None = None  # the files that the run was validated on, tgt alone for a text
     search: SearchDefaults | None = None  # None where they were not tuned

@@ -12,10 +12,8 @@ import numpy as np
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.sentences import languages_of_files, sentence_ends
 from bytenmt.data.text_file import Bytes, Indices, repair_warning
-from bytenmt.language_profile import LanguageProfile
 
 N_LISTED = 10  # line numbers that are named
-MOST_PROFILED = 10_000  # pairs from which language profiles are counted
 MOST_COUNTED = 20_000  # lines of a part that are searched for several sentences
 MOST_COMPARED = 100_000  # pairs among which duplicates are counted
 MANY_DUPLICATES = 0.2  # share of pairs
@@ -122,18 +120,3 @@ def multi_sentence_share(corpus: ParallelCorpus) -> float:
         total += part.weight * (end - begin)
         several += part.weight * (end - begin) * hits / n
     return several / total if total else 0.0
-
-
-def language_profiles(corpus: ParallelCorpus) -> tuple[str, str]:
-    """Return trigram profiles of a corpus' source and target language, written by LanguageProfile.to_text.
-
-    They are counted from evenly spaced pairs; empty for a corpus without a source, whose language nobody asks
-    for, and for a side without letters.
-    """
-    if not corpus.has_source:
-        return "", ""
-    n = min(len(corpus), MOST_PROFILED)
-    pairs = (np.arange(n) * len(corpus) // n).tolist()
-    profiles = [LanguageProfile.from_lines(map(side, pairs)) for side in (corpus.source, corpus.target)]
-    source, target = ("" if profile is None else profile.to_text() for profile in profiles)
-    return source, target

@@ -20,11 +20,10 @@ from bytenmt.sentinels import Span, compile_patterns, find_spans, replace_spans
 SURE, CHECK, WRONG = LEVELS = ("sure", "check", "wrong")
 # Flags of a translation: what programs read, the level, and the words that people read.
 UNSURE, LOOP, LENGTH, NUMBER, COPY = "unsure", "loop", "length", "number", "copy"
-LANGUAGE, INVENTION, UNMET, FORMAT, WORDLESS = "language", "invention", "unmet", "format", "wordless"
+INVENTION, UNMET, FORMAT, WORDLESS = "invention", "unmet", "format", "wordless"
 REASONS = {
     LOOP: (WRONG, "repeats itself"),
     COPY: (WRONG, "is the source, untranslated"),
-    LANGUAGE: (WRONG, "is in the language of the source"),
     INVENTION: (WRONG, "has nothing to do with its source"),
     LENGTH: (WRONG, "far longer or shorter than its source"),
     NUMBER: (WRONG, "a number of the source is missing, written in words or repeated"),

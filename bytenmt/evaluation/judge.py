@@ -17,11 +17,9 @@ from bytenmt.config.facts import FlagThresholds
 from bytenmt.decoding.confidence import (
     COPY,
     INVENTION,
-    LANGUAGE,
     UNSURE,
     copied_spans,
     is_copy,
-    plain_text,
     text_flags,
 )
 from bytenmt.decoding.interface import Hypothesis
@@ -30,15 +28,10 @@ from bytenmt.decoding.loading import Runtime
 from bytenmt.decoding.reading import Reader
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
-from bytenmt.language.ngram import NGram
-from bytenmt.language_profile import N_BYTES, LanguageProfile, normalise
 from bytenmt.sentinels import Span
 from bytenmt.utf8 import EOS
 
 FLAG_ABOVE = 0.2  # bits per byte, of a model without thresholds, where a file is marked for review
-# A text is in the language of the source if it has so many bits less by that language's trigrams. Texts of
-# fewer bytes are not judged: interface words are the same in many languages.
-LANGUAGE_BITS, LANGUAGE_BYTES = 30.0, 24
 COPY_BITS = 0.5  # bits per byte above which the model would not copy a name or a word
 LINES, FEWEST_LINES = 500, 100  # most and fewest lines that thresholds are calibrated on
 BEAM = 5  # size of the beam that thresholds of beam search are calibrated with
@@ -48,14 +41,13 @@ FALSE_ALARMS = 0.02  # share of the validation text's references below the thres
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """Flags translations that a person should review: unsure, invented, copied or in the wrong language.
+    """Flags translations that a person should review: unsure, invented or copied.
 
     decoding.confidence has the flags, which are short strings.
     """
 
     thresholds: FlagThresholds | None = None  # None for a model without any
     flag_above: float | None = None  # bits per byte above which a translation is unsure; None: never
-    profiles: tuple[str, str] = ("", "")  # byte trigrams of source and target language; "": not known
     make_reader: Callable[[], Reader] | None = None  # returns the model's reader, which scores texts
 
     @staticmethod
@@ -71,8 +63,7 @@ class Judge:
         thresholds = next((saved.flags for saved in facts if saved.flags is not None), None)
         if flag_above is None:
             flag_above = default if thresholds is None else thresholds.unsure_above(beam)
-        profiles = (facts[0].source_profile, facts[0].target_profile) if facts else ("", "")
-        return Judge(thresholds, flag_above, profiles, lambda: runtime.make_reader())
+        return Judge(thresholds, flag_above, lambda: runtime.make_reader())
 
     def describe(self) -> str:
         """Return one line for people about the threshold above which translations are unsure."""
@@ -117,11 +108,8 @@ class Judge:
         flags = list(text_flags(source, best.text, self.thresholds))
         bits = bits_of_text(best)
         is_unsure = self.flag_above is not None and bits is not None and bits > self.flag_above
-        if is_copy(source, best.text):
-            would_not_copy = bits is not None and bits > COPY_BITS
-            flags += [COPY] * (would_not_copy or self.is_in_source_language(best.text))
-        elif self.is_in_source_language(best.text):
-            flags.append(LANGUAGE)
+        if bits is not None and bits > COPY_BITS and is_copy(source, best.text):
+            flags.append(COPY)
         return flags + [UNSURE] * is_unsure
 
     def saved_bits(self, sources: Sequence[bytes], translations: Sequence[Hypothesis]) -> list[float]:
@@ -142,28 +130,6 @@ class Judge:
             some = [sources[k] for k in with_spans], [texts[k] for k in with_spans]
             of_source[with_spans] = bits_of_texts(self.reader, *some, copied_spans)
         return [float(bits) for bits in alone - of_source]
-
-    def is_in_source_language(self, text: bytes) -> bool:
-        """Return whether trigrams say that a text is in the source's language, not in the target's.
-
-        False for short texts, and if the languages' trigrams are not known.
-        """
-        letters = np.frombuffer(normalise(plain_text(text)), np.uint8)
-        if len(letters) < LANGUAGE_BYTES or self._ngrams is None:
-            return False
-        source, target = (ngram.bits(letters).sum() for ngram in self._ngrams)
-        return bool(target - source > LANGUAGE_BITS)
-
-    @cached_property
-    def _ngrams(self) -> tuple[NGram, NGram] | None:
-        """The trigrams of the source language and of the target language."""
-        if not all(self.profiles):
-            return None
-        profiles = map(LanguageProfile.from_text, self.profiles)
-        source, target = (
-            NGram.from_counts(profile.keys, profile.counts, N_BYTES - 1) for profile in profiles
-        )
-        return source, target
 
     @cached_property
     def reader(self) -> Reader:

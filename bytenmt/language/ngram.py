@@ -51,15 +51,7 @@ class NGram(NamedTuple):
         order: bytes of context, 0 to 7.
         """
         keys = np.concatenate([_pairs(text, np.zeros(order, np.uint8), order) for text in texts])
-        return NGram.from_counts(*_counted(keys), order)
-
-    @staticmethod
-    def from_counts(pairs: Keys, counts: npt.NDArray[np.int64], order: int) -> NGram:
-        """Estimate the model from the counts of byte sequences of length order + 1.
-
-        pairs (m,) uint64: the sequences, distinct and ascending, each as an integer, its last byte lowest;
-        counts (m,) int64: at least 1.
-        """
+        pairs, counts = _counted(keys)
         tables = [_discounted(pairs, counts)]
         for k in range(order - 1, -1, -1):
             pairs, counts = _counted(pairs & np.uint64((1 << 8 * (k + 1)) - 1))

@@ -17,7 +17,7 @@ from bytenmt.config.schema import Config
 from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.batches import Batch, batches
 from bytenmt.data.corpus import CorpusPart, ParallelCorpus
-from bytenmt.data.corpus_report import inventory, language_profiles, multi_sentence_share, warnings_of_pairs
+from bytenmt.data.corpus_report import inventory, multi_sentence_share, warnings_of_pairs
 from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.data.text_file import stored_path
 from bytenmt.decoding.loading import runtime_from_models
@@ -210,11 +210,9 @@ class TranslationObjective:
     # ---- what a checkpoint tells of the text
 
     def facts(self) -> Facts:
-        """Return facts about the training text for the checkpoint: numbers of pairs and bytes, the files'
-        paths, and profiles of the languages."""
+        """Return facts about the training text for the checkpoint: numbers of pairs and bytes, and files."""
         assert self.corpus is not None
         corpus = self.corpus
-        source_profile, target_profile = language_profiles(corpus)
         return Facts(
             pairs=len(corpus),
             source_bytes=int(corpus.source_lengths.sum(dtype="int64")),
@@ -222,8 +220,6 @@ class TranslationObjective:
             corpora=tuple(map(_corpus_fact, corpus.parts)),
             valid=None if self.valid is None else _corpus_fact(self.valid.parts[0]),
             multi_sentence_share=round(multi_sentence_share(corpus), 6),
-            source_profile=source_profile,
-            target_profile=target_profile,
             patterns=PATTERNS_VERSION if self.config.data.sentinels else None,
         )
 

@@ -29,7 +29,7 @@ from bytenmt.checkpoints.checkpoint import (
 )
 from bytenmt.checkpoints.metrics import MetricsLog
 from bytenmt.checkpoints.weights import has_checkpoint
-from bytenmt.config.facts import Facts
+from bytenmt.config.facts import Facts, TextFact
 from bytenmt.config.schema import config_toml, load_config
 from bytenmt.errors import CheckpointError
 
@@ -98,11 +98,11 @@ def test_files_are_safetensors(tmp_path: Path) -> None:
     """The library reads back what is written, and the same contents give the same bytes."""
     tensors = contents(1)[0]
     tensors = {name: tensor.t().contiguous().t() for name, tensor in tensors.items()}
-    write_weights(tmp_path / "one", tensors, CONFIG, Facts(source_profile="é"))
-    write_weights(tmp_path / "two", dict(reversed(tensors.items())), CONFIG, Facts(source_profile="é"))
+    write_weights(tmp_path / "one", tensors, CONFIG, Facts(texts=(TextFact("é", 1),)))
+    write_weights(tmp_path / "two", dict(reversed(tensors.items())), CONFIG, Facts(texts=(TextFact("é", 1),)))
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     for n in range(8):  # wherever the header ends, the numbers begin at a multiple of eight
-        write_weights(tmp_path / "three", tensors, CONFIG, Facts(source_profile="x" * n))
+        write_weights(tmp_path / "three", tensors, CONFIG, Facts(texts=(TextFact("x" * n, 1),)))
         assert int.from_bytes((tmp_path / "three").read_bytes()[:8], "little") % 8 == 0
     back = safetensors.torch.load_file(tmp_path / "three")
     assert back.keys() == tensors.keys()

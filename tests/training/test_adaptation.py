@@ -31,7 +31,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     convert(make_run(tmp_path / "run", "convs2s"), path, "int8")
     contents = read_run(path)[1]
     corpora = (CorpusFact("train.en", "train.de"),)
-    facts = msgspec.structs.replace(contents.facts, corpora=corpora, pairs=7, source_profile="x")
+    facts = msgspec.structs.replace(contents.facts, corpora=corpora, pairs=7, multi_sentence_share=0.25)
     write_rounded(path, restore_weights(contents.arrays), contents.config, facts, "int8")
     return path
 
@@ -50,7 +50,7 @@ def test_the_adapted_model_is_one_like_the_old_that_knows_the_pairs_better(
     assert bits is not None and float(bits[2]) < float(bits[1]) and "old text (60 sen" in result.output
     old, written = read_run(model)[1], read_run(new)[1]
     assert written.config == old.config and written.precision == old.precision
-    assert written.facts.source_profile == old.facts.source_profile
+    assert written.facts.multi_sentence_share == old.facts.multi_sentence_share == 0.25
     assert written.facts.pairs == 37
     assert [one.tsv for one in written.facts.corpora] == [None, "memory.tsv"]
     assert isinstance(Translator.load(new, max_len_b=4).translate("open file 9"), str)
