@@ -4,8 +4,7 @@
 >>> bytenmt.Translator.load("runs/mine").translate("오후 3시 40분")  # doctest: +SKIP
 '3:40 p.m.'
 
-Translator asks a model, Run is a run folder, train makes one, LanguageModel is a byte language model;
-bytenmt.api has recipes.
+Translator asks a model, Run is a run folder or a weights file, train makes one; bytenmt.api has recipes.
 
 What goes wrong in a user's hands is a BytenmtError; its children tell what it was: ConfigError, SettingError
 (a ConfigError of what was given to a Translator), DataError, CheckpointError, DeviceError.
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bytenmt.api.runs import Evaluation as Evaluation
-    from bytenmt.api.runs import LanguageModel as LanguageModel
     from bytenmt.api.runs import Run as Run
     from bytenmt.api.runs import train as train
     from bytenmt.decoding.interface import Hypothesis as Hypothesis
@@ -32,7 +30,7 @@ __version__ = "0.2.0.dev0"
 _ERRORS = ("BytenmtError", "CheckpointError", "ConfigError", "DataError", "DeviceError", "SettingError")
 _HOME = dict.fromkeys(_ERRORS, "bytenmt.errors")
 _HOME |= {"Hypothesis": "bytenmt.decoding.interface", "Translator": "bytenmt.decoding.translator"}
-_HOME |= dict.fromkeys(("Evaluation", "LanguageModel", "Run", "train"), "bytenmt.api.runs")
+_HOME |= dict.fromkeys(("Evaluation", "Run", "train"), "bytenmt.api.runs")
 __all__ = ["__version__", *_HOME]  # noqa: PLE0604
 
 

@@ -1,9 +1,9 @@
-"""Train a model, evaluate it, load it for translation; score and sample texts with a language model."""
+"""Train a model, evaluate it and score texts with it; sample texts from a language model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, NamedTuple
 
@@ -16,14 +16,15 @@ from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.loading import Runtime, load_runs
+from bytenmt.decoding.setting_table import ENGINE
 from bytenmt.decoding.settings import encode_line
 from bytenmt.decoding.translator import Translator
-from bytenmt.errors import CheckpointError, SettingError, printable
+from bytenmt.errors import CheckpointError, SettingError
 from bytenmt.evaluation.comparison import read_metrics
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import TextScores, text_scores
 from bytenmt.language.generate import generate
-from bytenmt.language.surprisal import CHUNK, Surprisal, stream_surprisal
+from bytenmt.language.surprisal import Surprisal, stream_surprisal
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.utf8 import EOS
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:  # they import PyTorch
 
 Name = str | Path
 Names = Name | Sequence[Name]
+FP32 = {"precision": "fp32"}  # in which given texts are scored
 NOTHING = Surprisal(np.zeros(0, np.uint8), np.zeros(0), np.zeros(0, np.int64))
 Texts = Name | Iterable[str]  # a file's name, or the lines themselves
 
@@ -49,16 +51,27 @@ class Evaluation(NamedTuple):
 class Run:
     """A trained model on disk: a run folder or a weights file. Raises CheckpointError where there is none.
 
+    Its weights are read at the first use and kept.
+
     >>> run = Run("runs/mine")
     >>> result = run.evaluate(["오후 3시"], ["3 p.m."], beam=4)
-    >>> result.texts == run.translator(beam=4).translate(["오후 3시"])
+    >>> result.texts == Translator.load("runs/mine", beam=4).translate(["오후 3시"])
     True
+    >>> model = Run("runs/text")  # a language model
+    >>> costs = model.surprisal("a cat")
+    >>> len(costs.bits), bool((costs.bits > 0).all())
+    (5, True)
+    >>> text = model.generate("a c", 9, seed=1)
+    >>> text.startswith("a c"), text == model.generate("a c", 9, seed=1)
+    (True, True)
     """
 
     path: Path
+    _runtimes: dict[EngineSpec, Runtime] = field(init=False, repr=False, compare=False)
 
     def __init__(self, path: Name) -> None:
         object.__setattr__(self, "path", Path(path))
+        object.__setattr__(self, "_runtimes", {})
         if not self.path.exists():
             raise CheckpointError(f"{path} does not exist: give a run folder or a weights file")
 
@@ -78,23 +91,13 @@ class Run:
             raise CheckpointError(f"{self.path} has no metrics.jsonl: only a folder of a training has it")
         return records
 
-    def translator(self, **options: Any) -> Translator:
-        """Load the run for translation. options: keyword arguments of Translator.load, such as beam and
-        threads. Raises SettingError if the run is a language model."""
-        return Translator.load(self.path, **options)
-
-    def language_model(self, **options: Any) -> LanguageModel:
-        """Load the run as a language model. options: keyword arguments of LanguageModel.load, such as
-        threads. Raises SettingError if it is a translation model."""
-        return LanguageModel.load(self.path, **options)
-
     def log_probabilities(self, sources: Texts, targets: Texts, **engine: Any) -> list[float]:
         """Return the natural log-probability of each target given its source, EOS included.
 
         sources, targets: lines, or the name of a file of lines (a str is a name); engine: the keyword
         arguments engine, device and threads of Translator.load.
         """
-        reader = self._runtime(engine).make_reader()
+        reader = self._runtime(FP32 | engine).make_reader()
         return [float(log_p) for log_p in log_probabilities(reader, _corpus(sources, targets))]
 
     def byte_log_probabilities(
@@ -103,7 +106,7 @@ class Run:
         """Return (bytes of the target + 1,) float64: the natural log-probability of each byte of a target
         given its source and the bytes before it, and last that of EOS. engine: as of log_probabilities."""
         pair = encode_line(source, "the source"), encode_line(target, "the target") + bytes([EOS])
-        return self._runtime(engine).make_reader().score_texts(*([text] for text in pair))[0].log_p
+        return self._runtime(FP32 | engine).make_reader().score_texts(*([text] for text in pair))[0].log_p
 
     def attention(
         self, source: str | bytes, target: str | bytes, **engine: Any
@@ -114,7 +117,7 @@ class Run:
         They are (bytes of the target, bytes of the source + 1): how much the prediction of each byte attends
         to each source byte and to EOS. Raises SettingError for a model without attention or an empty target.
         """
-        readers = self._runtime(engine).make_attention_readers()
+        readers = self._runtime(FP32 | engine).make_attention_readers()
         pair = encode_line(source, "the source"), encode_line(target, "the target")
         if not readers or not pair[1]:
             raise SettingError(f"{self.path} has no attention, or the target is empty: there are no weights")
@@ -138,73 +141,45 @@ class Run:
         corpus = _corpus(sources, references)
         if corpus.src is None or not len(corpus):
             raise SettingError("there are no lines to evaluate: give at least one source and reference")
-        translator = self.translator(**options)
+        engine, search = _split(options)
+        runtime = self._runtime(engine)
+        translator = Translator.from_runtime(runtime, **search)
         texts = [text.decode() for text in translator.translate(list(corpus.src))]
         truth = [line.decode() for line in corpus.tgt]
-        runtime = self._runtime({name: options[name] for name in ("device", "threads") if name in options})
         bits = bits_per_byte(log_probabilities(runtime.make_reader(), corpus), corpus.target_lengths)
         return Evaluation(text_scores(texts, truth, tokenize), bits, texts)
 
-    def _runtime(self, engine: Mapping[str, Any]) -> Runtime:
-        """Load a translation model that scores in fp32. Raises SettingError for a language model."""
-        runtime = load_runs([self.path], EngineSpec(precision="fp32", **engine))
-        if not runtime.has_source:
-            raise SettingError(f"{self.path} is a language model: use the methods of language_model()")
-        return runtime
+    def surprisal(self, text: str | bytes, **engine: Any) -> Surprisal:
+        """Return what each byte of a text costs a language model given all bytes before it: arrays of the
+        bytes, of their -log2 p, and of their ranks among the 256 possible bytes, 0 for the likeliest.
 
-
-@dataclass(frozen=True, eq=False)
-class LanguageModel:
-    """A byte language model: a run that was trained without a source, or an ensemble of such runs.
-
-    >>> model = LanguageModel.load("runs/text")
-    >>> costs = model.surprisal("a cat")
-    >>> len(costs.bits), bool((costs.bits > 0).all())
-    (5, True)
-    >>> text = model.generate("a c", 9, seed=1)
-    >>> text.startswith("a c"), text == model.generate("a c", 9, seed=1)
-    (True, True)
-    """
-
-    runtime: Runtime  # the loaded runs, and functions that make engines and readers of them
-
-    def __repr__(self) -> str:
-        return f"<LanguageModel of {', '.join(printable(run.file) for run in self.runtime.runs)}>"
-
-    @classmethod
-    def load(cls, *runs: str | Path, reporter: Reporter = SILENT, **engine: Any) -> LanguageModel:
-        """Load a model from a run folder or a weights file; several are an ensemble, whose probabilities are
-        averaged. Raises BytenmtError, also for translation models.
-
-        engine: engine, device, precision and threads, as of Translator.load.
+        engine: the keyword arguments engine, device, precision and threads of Translator.load.
         """
-        runtime = load_runs(runs, EngineSpec(**engine), reporter)
-        if runtime.has_source:
-            raise SettingError(f"{runs[0]} is a translation model, not a language model: use Translator")
-        return cls(runtime)
-
-    def surprisal(self, text: str | bytes) -> Surprisal:
-        """Return what each byte of a text costs given all bytes before it: arrays of the bytes, of their
-        -log2 p, and of their ranks among the 256 possible bytes, 0 for the likeliest."""
         data = text.encode() if isinstance(text, str) else text
-        return Surprisal.concatenate([NOTHING, *self.stream([data])])
+        reader = self._runtime(engine, has_source=False).make_reader()
+        return Surprisal.concatenate([NOTHING, *stream_surprisal(reader, [data])])
 
-    def stream(self, pieces: Iterable[bytes], chunk: int = CHUNK) -> Iterator[Surprisal]:
-        """Yield what surprisal returns for a text that arrives in pieces and may be endless, part by part in
-        constant memory.
+    def generate(self, prompt: AnyStr, n_bytes: int = 1000, **options: Any) -> AnyStr:
+        """Sample from a language model: return the prompt and up to n_bytes more, in whole characters.
 
-        pieces: cut anywhere; chunk: bytes that the model reads at once, and of each part that is yielded.
+        options: temperature, top_k, top_p and seed, and the engine as in surprisal. A str gives a str, bytes
+        give bytes.
         """
-        return stream_surprisal(self.runtime.make_reader(), pieces, chunk)
-
-    def generate(self, prompt: AnyStr, n_bytes: int = 1000, **sampling: Any) -> AnyStr:
-        """Sample a continuation: return the prompt and up to n_bytes more, ending in a whole character.
-
-        sampling: temperature, top_k, top_p and seed. A str gives a str, bytes give bytes.
-        """
+        engine, sampling = _split(options)
         data = prompt.encode() if isinstance(prompt, str) else prompt
-        drawn = b"".join(generate(self.runtime, data, n_bytes, **sampling))
+        drawn = b"".join(generate(self._runtime(engine, has_source=False), data, n_bytes, **sampling))
         return drawn.decode() if isinstance(prompt, str) else drawn
+
+    def _runtime(self, engine: Mapping[str, Any], has_source: bool = True) -> Runtime:
+        """Load the model, once for each engine. Raises SettingError for one of the other kind."""
+        spec = EngineSpec(**engine)
+        if spec not in self._runtimes:
+            self._runtimes[spec] = load_runs([self.path], spec)
+        runtime = self._runtimes[spec]
+        if runtime.has_source != has_source:
+            kind, use = ("translation", "Translator") if runtime.has_source else ("language", "surprisal")
+            raise SettingError(f"{self.path} is a {kind} model: use {use}")
+        return runtime
 
 
 def train(
@@ -284,6 +259,12 @@ def train(
     if outcome.signal:
         raise KeyboardInterrupt(outcome.signal)
     return Run(folder)
+
+
+def _split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the options of the engine, then all others."""
+    engine = {name: value for name, value in options.items() if name in ENGINE}
+    return engine, {name: value for name, value in options.items() if name not in ENGINE}
 
 
 def _path(name: Name | None) -> Path | None:

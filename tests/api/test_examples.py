@@ -51,22 +51,21 @@ def test_a_training_in_another_thread_leaves_signals_alone(place: Path) -> None:
     texts = {"arch": "luong", "preset": "tiny", "text": "long", "valid_text": "long"}
     with ThreadPoolExecutor() as threads:
         run = threads.submit(bytenmt.train, "runs/new", **texts, max_updates=1, threads=1).result()
-    assert len(run.language_model().surprisal("ab").bits) == 2
+    assert len(run.surprisal("ab").bits) == 2
 
 
 def test_a_model_is_shown_on_one_short_line(place: Path) -> None:
-    translator = bytenmt.Run("runs/mine").translator(beam=3)
+    translator = bytenmt.Translator.load("runs/mine", beam=3)
     assert repr(translator) == "<Translator, beam 3, lines up to 1000 bytes>"
-    shown = repr(bytenmt.LanguageModel.load("runs/text"))
-    assert shown.startswith("<LanguageModel of runs/text/") and len(shown) < 99 and "\n" not in shown
+    assert repr(bytenmt.Run("runs/text")) == "Run(path=PosixPath('runs/text'))"
 
 
 TEXTS: dict[str, Any] = {"arch": "luong", "src": "src", "tgt": "tgt", "valid_src": "src", "valid_tgt": "tgt"}
 REFUSED: list[tuple[Callable[[], Any], str]] = [
-    (lambda: bytenmt.Run("runs/text").translator(), "is a language model and cannot translate"),
-    (lambda: bytenmt.Run("runs/text").log_probabilities(["a"], ["b"]), "use .*language_model"),
-    (lambda: bytenmt.Run("runs/text").byte_log_probabilities("a", "b"), "use .*language_model"),
-    (lambda: bytenmt.Run("runs/mine").language_model(), "is a translation model"),
+    (lambda: bytenmt.Translator.load("runs/text"), "is a language model and cannot translate"),
+    (lambda: bytenmt.Run("runs/text").log_probabilities(["a"], ["b"]), "a language model: use surpr"),
+    (lambda: bytenmt.Run("runs/text").byte_log_probabilities("a", "b"), "a language model: use surpr"),
+    (lambda: bytenmt.Run("runs/mine").surprisal("a"), "is a translation model: use Translator"),
     (lambda: bytenmt.Run("runs/mine").evaluate([], []), "no lines to evaluate"),
     (lambda: bytenmt.Run("runs/mine").evaluate(["a", "b\nc"], ["d", "e"]), "line 2 of the sources contains"),
     (lambda: bytenmt.Run("nowhere"), "nowhere does not exist: give a run folder"),

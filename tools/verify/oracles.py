@@ -257,11 +257,11 @@ def reading_outputs(folder: Path, engine: str) -> Iterator[tuple[str, Output]]:
             yield f"{engine} | {name} | alignment {number}", weights
     name = "torch" if engine == "pytorch" else "numba"
     for model_name in ("seq2seq-text", "convs2s-text"):
-        language: Any = bytenmt.LanguageModel.load(folder / "models" / model_name, engine=name, device="cpu")
-        found = language.surprisal((inputs / "train.de").read_text(encoding="utf-8")[:700])
+        run, on = bytenmt.Run(folder / "models" / model_name), {"engine": name, "device": "cpu"}
+        found = run.surprisal((inputs / "train.de").read_text(encoding="utf-8")[:700], **on)
         yield f"{engine} | {model_name} | bits", [part.tolist() for part in found]
         for number, sampling in enumerate(({}, {"temperature": 0.6, "top_k": 9}, {"top_p": 0.8})):
-            text = language.generate("Das H", 120, seed=number, **sampling)
+            text = run.generate("Das H", 120, seed=number, **sampling, **on)
             yield f"{engine} | {model_name} | generated {number}", text
 
 
