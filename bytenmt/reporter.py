@@ -8,16 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 class Bar:
-    """The progress bar of one operation, which Reporter.bar yields; this base class shows nothing."""
+    """The progress of one operation, which Reporter.bar yields. shown: a bar of tqdm; None shows nothing."""
+
+    def __init__(self, shown: Any = None) -> None:
+        self._shown = shown
 
     def advance(self, n: float) -> None:
         """Record that n more units are done."""
+        if self._shown is not None:
+            self._shown.update(n)
 
     def show(self, done: float, text: str) -> None:
-        """Set the number of units that are done, with a short text."""
+        """Set the number of units that are done, and the text behind the bar."""
+        if self._shown is not None:
+            self._shown.set_postfix_str(text, refresh=False)
+            self._shown.update(done - self._shown.n)
 
 
 class Reporter:

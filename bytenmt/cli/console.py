@@ -6,7 +6,6 @@ a bar is drawn.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,11 +24,11 @@ LINE = "{desc}{percentage:.0f}%{postfix}, {remaining} left"
 
 
 class Console(Reporter):
-    """A Reporter that prints lines, of torchrun's processes only in rank 0, and bars on stderr."""
+    """A Reporter that prints lines and bars on stderr."""
 
     def say(self, line: str) -> None:
         """Print a line on stderr, above a progress bar if there is one."""
-        if sys.stderr is None or os.environ.get("RANK", "0") != "0":  # a job says it once
+        if sys.stderr is None:
             return
         line = printable(line)
         if sys.stderr.isatty() and "tqdm" in sys.modules:  # a bar may be drawn
@@ -77,23 +76,7 @@ class Console(Reporter):
         with (tqdm if is_terminal else Lines)(
             total=total, initial=begun, file=sys.stderr, **options
         ) as drawn:
-            yield TqdmBar(drawn)
-
-
-class TqdmBar(Bar):
-    """The progress of an operation as tqdm shows it."""
-
-    def __init__(self, bar: Any) -> None:
-        self._bar = bar
-
-    def advance(self, n: float) -> None:
-        """Record that n more units are done."""
-        self._bar.update(n)
-
-    def show(self, done: float, text: str) -> None:
-        """Set the number of units that are done, and the text behind the bar."""
-        self._bar.set_postfix_str(text, refresh=False)
-        self._bar.update(done - self._bar.n)
+            yield Bar(drawn)
 
 
 CONSOLE = Console()

@@ -71,8 +71,8 @@ def evaluate(
 
     src, ref, hyps = scoring.src, scoring.ref, scoring.hyps
     check_output(scoring.curves, src, ref, *hyps)
-    if not runs and not hyps:
-        raise click.UsageError("Missing the model: give MODEL, or --hyp.")
+    if not runs and (not hyps or scoring.log_probabilities):
+        raise click.UsageError("Missing the model: give MODEL, or --hyp without --log-probabilities.")
     # Names for the table: the last parts of the paths where these differ.
     names = [printable(path.resolve().name) for path in (*runs, *hyps)]
     if len(set(names)) < len(names):
@@ -86,6 +86,8 @@ def evaluate(
     corpus = inputs.open_pairs(src, ref)
     checked = inputs.check_settings(settings)
     if scoring.log_probabilities:
+        if hyps:
+            CONSOLE.warn("--hyp has no effect with --log-probabilities")
         _print_log_probabilities(runs, corpus, engine)
         return
     references = [line.decode() for line in corpus.tgt]

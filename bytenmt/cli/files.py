@@ -61,12 +61,8 @@ def writer(path: Path | None) -> Iterator[BinaryIO]:
         with open(path, "wb") as file:
             yield file
         return
-    try:
-        with replace_atomically(path.resolve()) as file:  # a link stays one
-            yield file
-    except KeyboardInterrupt:
-        CONSOLE.say(f"bytenmt: interrupted: {path} is not written")
-        raise
+    with replace_atomically(path.resolve()) as file:  # a link stays one
+        yield file
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bytenmt.config.fields import option
-from bytenmt.serve.languages import NAMES, Direction
+from bytenmt.data.sentences import languages_of_files
+from bytenmt.serve.languages import Direction
 
 if TYPE_CHECKING:
     from bytenmt.config.facts import CorpusFact
@@ -37,15 +38,10 @@ def model_languages(corpora: Sequence[CorpusFact]) -> Direction | None:
 
     None if the files of a side have no language in their names, or several.
     """
-
-    def language(names: Sequence[str | None]) -> str | None:
-        suffixes = [[suffix[1:].lower() for suffix in Path(name).suffixes] for name in names if name]
-        codes = {next((code for code in reversed(of_name) if code in NAMES), None) for of_name in suffixes}
-        return codes.pop() if len(codes) == 1 else None
-
-    source = language([corpus.src for corpus in corpora])
-    target = language([corpus.tgt for corpus in corpora])
-    return Direction(source, target) if source and target and source != target else None
+    sources = languages_of_files(corpus.src for corpus in corpora if corpus.src)
+    targets = languages_of_files(corpus.tgt for corpus in corpora if corpus.tgt)
+    is_known = len(sources) == len(targets) == 1 and sources != targets
+    return Direction(*sources, *targets) if is_known else None
 
 
 def primary(code: str) -> str:

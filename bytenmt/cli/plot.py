@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, replace
 from pathlib import Path
 
 import click
 
 from bytenmt.cli.console import CONSOLE
-from bytenmt.cli.files import check_output, standard_input, writer
+from bytenmt.cli.files import check_output, writer
 from bytenmt.cli.options import MACHINE, command, models
-from bytenmt.config.fields import Beam, option
+from bytenmt.config.fields import option
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.errors import BytenmtError
 
@@ -19,24 +19,19 @@ LONGEST = 300  # characters of either text: no label of more could be read
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionOptions:
-    """The options of `bytenmt plot`. target: line to align with the source; None: the model translates it."""
+    """The options of `bytenmt plot`: the line to translate and the picture to write."""
 
-    line: str | None = option(None, "Source line (default: the first line of stdin).", metavar="TEXT")
-    target: str | None = option(
-        None, "Target line to align with the source (default: the model's translation).", metavar="TEXT"
-    )
+    line: str = option(MISSING, "Source line.", metavar="TEXT")
     output: Path = option(Path("attention.png"), "Picture to write, FILE.png.", "-o", "--output")
-    beam: Beam = option(1, "Beam size of the translation; 1 is greedy search.", "-b", "--beam-size", "--beam")
 
 
 @command("plot", models("MODEL", most=1), MACHINE)
 def plot(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec) -> None:
-    """Draw the attention of a translation as a heat map.
+    """Draw the attention of a translation, by greedy search, as a heat map.
 
     Rows are target characters, columns are source characters; the weights of bytes are merged into
     characters. A model with several attention layers gets one map for each layer and one for their mean.
     """
-    from bytenmt.cli.line_filter import clean
     from bytenmt.config.schema import architecture
     from bytenmt.decoding.loading import load_runs
     from bytenmt.decoding.translator import Translator
@@ -46,23 +41,14 @@ def plot(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec) -> 
         raise BytenmtError(f"{how.output}: give a name that ends in .png")
     plots.require_matplotlib()
     check_output(how.output)
-    source = clean(standard_input().readline(), 1) if how.line is None else how.line.encode()
+    source = how.line.encode()
     runtime = load_runs(runs, replace(machine, precision="fp32"))
     (loaded,) = runtime.runs
     if not runtime.has_source or not loaded.config.model.has_attention:
         raise BytenmtError(
             f"{runs[0]} has no attention weights: its architecture is {architecture(loaded.config.model)}"
         )
-    if how.target is None:
-        translator = Translator.from_runtime(runtime, beam=how.beam)
-        most = translator.settings.max_source_bytes
-        if len(source) > most:
-            raise BytenmtError(
-                f"the line has {len(source)} bytes, over the {most} that the model was trained on"
-            )
-        (text,) = translator.translate([source])
-    else:
-        text = how.target.encode()
+    (text,) = Translator.from_runtime(runtime, beam=1).translate([source])
     for name, data in (("the line", source), ("the text", text)):
         if not 0 < len(data.decode()) <= LONGEST:
             raise BytenmtError(f"{name} has {len(data.decode())} characters: expected 1 to {LONGEST}")

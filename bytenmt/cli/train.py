@@ -11,6 +11,7 @@ from bytenmt.cli.options import ARCHITECTURES, MACHINE, PresetOptions, command, 
 from bytenmt.config.fields import Weight, option, options_of
 from bytenmt.config.schema import TrainConfig
 from bytenmt.decoding.interface import EngineSpec
+from bytenmt.reporter import SILENT
 
 Paths = tuple[Path, ...]
 
@@ -72,11 +73,13 @@ def train(start: RunOptions, texts: TextOptions, limits: dict[str, Any], machine
     options = {**vars(start), **vars(texts), **limits}
     output, settings = options.pop("output"), options.pop("assignments")
     with process_group(device) as group:
-        CONSOLE.detail(f"training on {device}, PyTorch {torch.__version__}")
+        reporter = CONSOLE if group.is_leader else SILENT
+        if group.is_leader:
+            CONSOLE.detail(f"training on {device}, PyTorch {torch.__version__}")
         options |= {"device": machine.device, "threads": machine.threads, "settings": settings}
         try:
-            runs.train(output, **options, reporter=CONSOLE, group=group)
+            runs.train(output, **options, reporter=reporter, group=group)
         except KeyboardInterrupt as error:
             if not error.args:  # else it was between two updates, and has been told
-                CONSOLE.say("stopped before the first update; run the same command again")
+                reporter.say("stopped before the first update; run the same command again")
             raise

@@ -70,7 +70,7 @@ BAD: list[tuple[str, str]] = [
     ("plot bytenet --line a", "bytenet has no attention weights: its architecture is bytenet"),
     ("plot no_source --line a", "no_source has no attention weights"),
     ("plot run --line a -o a.pdf", "give a name that ends in .png"),
-    (f"plot run --line {'a' * 301} --target b", "301 characters: expected 1 to 300"),
+    (f"plot run --line {'a' * 301}", "301 characters: expected 1 to 300"),
     ("predict no_source run", "run is a directory"),
     ("predict -m no_source -m run tgt", "an ensemble needs models of one kind"),
     ("predict no_source tgt --src src", "no_source is a language model: leave out --src"),
@@ -90,7 +90,8 @@ if not torch.cuda.is_available():
     BAD += [(f"{command} --device cuda", "no GPU is available") for command in (f"{TRANSLATE} -i src", TRAIN)]
 # Usage errors, exit code 2.
 MISUSED: list[tuple[str | list[str], str]] = [
-    ("evaluate --src src --ref tgt", "Missing the model: give MODEL, or --hyp."),
+    ("evaluate --src src --ref tgt", "Missing the model: give MODEL, or --hyp"),
+    ("evaluate --hyp src --ref tgt --log-probabilities", "--hyp without --log-probabilities."),
     ("plot run bytenet --line a", "2 models: expected MODEL"),
     ("translate", "0 models: expected MODEL..."),
     ("generate -m run run", "2 models: expected MODEL"),

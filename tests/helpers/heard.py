@@ -10,6 +10,7 @@ class Heard(Reporter, Bar):
     """lines: said, in order; shown: the share of 1 that each of its bars stood at, from its beginning on."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.lines: list[str] = []
         self.shown: list[float] = []
 
