@@ -145,18 +145,15 @@ class OptionValue(click.ParamType):  # type: ignore[type-arg]  # which is generi
         return value
 
 
-def click_option(option: Option, default: Any, heading: str = OPTIONS) -> HeadedOption:
-    """Convert an Option to click's. default: its value where it is left out. heading: that of --help for an
-    option that names none."""
+def click_option(option: Option, heading: str) -> HeadedOption:
+    """Convert an Option to click's, None where it is left out. heading: that of --help for an option that
+    names none."""
     names = [*(option.flags or (option.long,)), option.name]
-    help, more = option.help, dict[str, Any]()
+    help = option.help
+    more: dict[str, Any] = {"required": True} if option.default is MISSING else {"default": None}
     if option.default not in (MISSING, None, False, (), "", b"") and "(default" not in help:
         shown = f"{option.default:g}" if isinstance(option.default, float) else option.default
         help = f"{help.removesuffix('.')} (default: {shown})."
-    if option.default is MISSING:
-        more["required"] = True
-    else:
-        more["default"] = default
     if bool in (option.item, option.kind):
         more["is_flag"] = True
     else:
@@ -176,24 +173,21 @@ def dataclass_options(name: str, kind: Any, only: Sequence[str] = ()) -> OptionG
     options = [option for option in options_of(kind).values() if not only or option.name in only]
     declared = inspect.get_annotations(kind)
     options.sort(key=lambda option: option.name not in declared)  # those that it inherits come last
-    params = [click_option(option, option.default, heading) for option in options]
-
-    def take(values: dict[str, Any]) -> dict[str, Any]:
-        return {name: kind(**{option.name: values.pop(option.name) for option in options})}
-
-    return OptionGroup(name, params, take)
+    return given_options(name, options, heading, kind)
 
 
-def given_options(name: str, options: Iterable[Option], heading: str = OPTIONS) -> OptionGroup:
-    """Return options; the argument `name` gets a dict with the values, by name, that the user has given."""
+def given_options(
+    name: str, options: Iterable[Option], heading: str = OPTIONS, kind: Callable[..., Any] = dict
+) -> OptionGroup:
+    """Return options; the argument `name` gets a dict with the values, by name, that the user has given, or
+    a `kind` of them."""
     options = tuple(options)
 
     def take(values: dict[str, Any]) -> dict[str, Any]:
         taken = {option.name: values.pop(option.name) for option in options}
-        given = {key: value for key, value in taken.items() if value is not None and value is not False}
-        return {name: {key: value for key, value in given.items() if value != ()}}
+        return {name: kind(**{key: value for key, value in taken.items() if value not in (None, ())})}
 
-    return OptionGroup(name, [click_option(option, None, heading) for option in options], take)
+    return OptionGroup(name, [click_option(option, heading) for option in options], take)
 
 
 def models(metavar: str = "MODEL...", help: str = "", most: int = MOST, least: int = 1) -> OptionGroup:
