@@ -2,5 +2,5 @@
 
 Takes arguments, files and standard input; writes texts to standard output, messages to standard error, and
 an exit code. A mistake of a user is one line (tests/cli/test_commands.py). Imports everything below; nothing
-imports it. Should shrink to 2,200 lines.
+imports it.
 """

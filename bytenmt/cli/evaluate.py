@@ -139,7 +139,7 @@ def _print_log_probabilities(runs: Sequence[Path], corpus: ParallelCorpus, spec:
     columns = []
     for run in runs:
         runtime = inputs.load_models((run,), spec)
-        inputs.check_source(run, runtime.has_source, corpus.src, has_pairs=True)
+        inputs.check_source(run, runtime.has_source, corpus.src)
         columns.append(log_probabilities(runtime.make_reader(), corpus).tolist())
     for *nats, n_bytes in zip(*columns, corpus.target_lengths.tolist(), strict=True):
         bits = [-value / math.log(2) / n_bytes if n_bytes else math.inf for value in nats]
@@ -157,7 +157,7 @@ def _translate(
     from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 
     runtime = inputs.load_models((run,), spec)
-    inputs.check_source(run, runtime.has_source, corpus.src, has_pairs=True)
+    inputs.check_source(run, runtime.has_source, corpus.src)
     assert corpus.src is not None
     results = inputs.translate_lines(Translator.from_runtime(runtime, settings), list(corpus.src), 1000)
     log_p = log_probabilities(runtime.make_reader(), corpus)

@@ -64,31 +64,25 @@ def _update(run: LoadedRun) -> str:
     return f"update {'unknown' if run.facts.update is None else run.facts.update}"
 
 
-def check_source(run: Path, has_source: bool, src: object, has_pairs: bool = False) -> None:
-    """Raise BytenmtError if --src does not fit a model: a translation model needs it, a language model none.
+def check_source(run: Path, has_source: bool, src: object) -> None:
+    """Raise BytenmtError for a model or a source, None for none, with which no pairs can be scored.
 
-    has_source: whether the model reads a source. src: the value of --src, None for none. has_pairs: the
-    command scores pairs only, so that it refuses language models.
+    has_source: whether the model reads a source.
     """
-    if has_pairs and not has_source:
+    if not has_source:
         raise BytenmtError(f"{run} is a language model: evaluate it with `bytenmt predict`")
-    if has_source and src is None:
+    if src is None:
         raise BytenmtError(f"{run} is a translation model: give the source text by --src")
-    if src is not None and not has_source:
-        raise BytenmtError(f"{run} is a language model: leave out --src")
 
 
 def open_text(path: Path) -> TextFile:
-    """Open a text file, or a named pipe, which is read to its end. Raises DataError."""
-    from bytenmt.data.text_file import TextFile
+    """Open a text file, or a named pipe, which is read to its end; warn of repaired lines.
 
-    return check_text(TextFile.open(path))
+    Raises DataError if it has no lines or is not UTF-8.
+    """
+    from bytenmt.data.text_file import TextFile, repair_warning
 
-
-def check_text(text: TextFile) -> TextFile:
-    """Return the text given; warn of repaired lines. Raises DataError if it has no lines or is not UTF-8."""
-    from bytenmt.data.text_file import repair_warning
-
+    text = TextFile.open(path)
     text.require_lines()
     if len(text.repaired):
         CONSOLE.warn(repair_warning(text.path, len(text.repaired), len(text)))

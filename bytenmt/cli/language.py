@@ -32,7 +32,6 @@ STDIN = "standard input"
 class PredictOptions:
     """The options of `bytenmt predict`. reference: also print the bits per byte of an n-gram model."""
 
-    src: Path | None = option(None, "Source text, parallel to FILE; needed by a translation model.")
     per_byte: bool = option(False, "Print bits and rank of every byte on stdout, as JSON lines.")
     reference: bool = option(
         True,
@@ -55,37 +54,35 @@ class GenerateOptions:
     dataclass_options("engine", EngineSpec, ("engine", "device", "threads")),
 )
 def predict(runs: tuple[Path, ...], files: tuple[Path, ...], how: PredictOptions, engine: EngineSpec) -> None:
-    """Print the bits per byte of a text under a model.
+    """Print the bits per byte of a text under a language model.
 
-    The text is FILE, or stdin. A language model reads any bytes of any length as one stream, in constant
-    memory. A translation model scores the lines of FILE given those of --src, line ends included. With
-    --per-byte the summary goes to stderr.
+    The text is FILE, or stdin: any bytes of any length, which are read as one stream, in constant memory.
+    With --per-byte the summary goes to stderr.
     """
     from bytenmt.cli import inputs
     from bytenmt.data.text_file import check_file
     from bytenmt.language.summary import PredictionSummary, json_lines
 
-    file, src = stream_of(files[0]) if files else None, how.src
+    file = stream_of(files[0]) if files else None
     if file is not None:
         check_file(file)
     runtime = inputs.load_models(runs, replace(engine, precision="fp32"))
-    inputs.check_source(runs[0], runtime.has_source, src)
+    if runtime.has_source:
+        raise BytenmtError(f"{runs[0]} is a translation model: use `bytenmt evaluate --log-probabilities`")
     baseline = None
-    if how.reference and not runtime.has_source:
+    if how.reference:
         try:
             baseline = _baseline(runtime.runs[0].facts.texts)
         except DataError as error:
             CONSOLE.say(f"no n-gram beside it: {error}")
-    reader = runtime.make_reader()
-    costs = _stream(reader, file) if src is None else _translations(reader, file, src)
-    summary = PredictionSummary(line_ends=runtime.has_source)
-    for surprise in costs:
+    summary = PredictionSummary()
+    for surprise in _stream(runtime.make_reader(), file):
         if how.per_byte:
-            sys.stdout.buffer.write(json_lines(surprise, summary.n_predictions))
+            sys.stdout.buffer.write(json_lines(surprise, summary.n_bytes))
         summary.add(surprise)
         if baseline is not None:
             baseline.add(surprise.data.tobytes())
-    if not summary.n_predictions:
+    if not summary.n_bytes:
         raise DataError(f"{file or STDIN} is empty: give a text to score")
     lines = [*summary.lines(), *([] if baseline is None else [baseline.line()])]
     click.echo("\n".join(lines), err=how.per_byte)
@@ -106,8 +103,7 @@ def _baseline(texts: tuple[TextFact, ...]) -> NGramBaseline:
 
 
 def _stream(reader: Reader, file: Path | None) -> Iterator[Surprisal]:
-    """Yield the cost of the bytes of a file or of stdin under a model without a source; show a bar for a
-    plain file."""
+    """Yield the cost of the bytes of a file or of stdin; show a bar for a plain file."""
     from bytenmt.data.text_file import is_packed, pieces_of
     from bytenmt.language.surprisal import stream_surprisal
 
@@ -116,19 +112,6 @@ def _stream(reader: Reader, file: Path | None) -> Iterator[Surprisal]:
         for surprise in stream_surprisal(reader, pieces_of(file) if file else _stdin()):
             yield surprise
             bar.advance(len(surprise.data))
-
-
-def _translations(reader: Reader, file: Path | None, src: Path) -> Iterator[Surprisal]:
-    """Yield the cost of the lines of a file or of stdin under a translation model."""
-    from bytenmt.cli import inputs
-    from bytenmt.data.corpus import ParallelCorpus
-    from bytenmt.data.text_file import TextFile
-    from bytenmt.language.surprisal import translation_surprisal
-
-    source = inputs.open_text(src)
-    text = TextFile.from_bytes(b"".join(_stdin()), STDIN) if file is None else TextFile.open(file)
-    corpus = ParallelCorpus.from_texts(source, inputs.check_text(text), keep_empty=True)
-    yield from translation_surprisal(reader, corpus)
 
 
 def _stdin() -> Iterator[bytes]:

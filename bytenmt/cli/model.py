@@ -110,7 +110,7 @@ def _calibrate_flags(run: Path, src: Path, tgt: Path) -> FlagThresholds:
 
     runtime = load_runs([run], EngineSpec())
     corpus = open_pairs(src, tgt)
-    check_source(run, runtime.has_source, corpus.src, has_pairs=True)
+    check_source(run, runtime.has_source, corpus.src)
     assert corpus.src is not None
     flags = calibrate_runtime(runtime, list(corpus.src), list(corpus.tgt))
     greedy, beam = flags.unsure_above(1), flags.unsure_above(2)

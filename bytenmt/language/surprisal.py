@@ -1,8 +1,7 @@
-"""Compute the bits that each byte of a stream, or of given translations, costs a model.
+"""Compute the bits that each byte of a stream costs a language model.
 
 A stream is read in chunks that carry the state, so no context is cut: the chunks change only the rounding.
-Memory does not grow. All 256 ids are data there; BOS opens the stream and nothing ends it. In translations
-each line ends with EOS, as in `evaluate`.
+Memory does not grow. All 256 ids are data there; BOS opens the stream and nothing ends it.
 """
 
 from __future__ import annotations
@@ -14,19 +13,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.decoding.reading import Reader, Reading
-from bytenmt.utf8 import EOS
 
 CHUNK = 1024  # bytes of a stream that a model reads in one call
-LINES_AT_ONCE = 1000  # lines of translations in a Surprisal, which is in memory
 
 
 class Surprisal(NamedTuple):
-    """Bytes and their surprisal, -log2 p, under a model.
-
-    In translations EOS ends a line; in a stream that id is a byte like any other.
-    """
+    """Bytes and their surprisal, -log2 p, under a model."""
 
     data: npt.NDArray[np.uint8]  # (n,), the bytes
     bits: npt.NDArray[np.float64]  # (n,), -log2 p of each byte
@@ -60,19 +53,6 @@ def rechunk(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
         del waiting[:whole]
     if waiting:
         yield bytes(waiting)
-
-
-def translation_surprisal(reader: Reader, corpus: ParallelCorpus) -> Iterator[Surprisal]:
-    """Yield the surprisal, in bits, of each byte of a corpus' targets, given their sources.
-
-    Each Surprisal has up to LINES_AT_ONCE whole lines, one after another. EOS follows each line, and its
-    surprisal is included.
-    """
-    for first in range(0, len(corpus), LINES_AT_ONCE):
-        some = range(first, min(first + LINES_AT_ONCE, len(corpus)))
-        texts = [corpus.target(k) + bytes([EOS]) for k in some]
-        readings = reader.score_texts([corpus.source(k) for k in some], texts)
-        yield Surprisal.concatenate([to_surprisal(*pair) for pair in zip(texts, readings, strict=True)])
 
 
 def to_surprisal(data: bytes, reading: Reading) -> Surprisal:

@@ -78,7 +78,6 @@ def test_figures_are_drawn(place: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "predict run {tgt} --src {src} --no-reference --engine torch",
         "predict no_source {tgt} --no-reference --engine torch",
         "evaluate run --src {src} --ref {tgt} --engine torch --log-probabilities",
         f"translate run --src {{src}} {SHORT}",

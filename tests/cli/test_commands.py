@@ -68,7 +68,6 @@ SAME = [  # commands with the same output
         f"{TRANSLATE} -i src {SHORT} --sample --seed 1",
         f"{TRANSLATE} -i src {SHORT} --sample --seed 1 --buffer-size 1 --max-tokens 5",
     ),
-    ("predict run tgt --src src", "predict -m run tgt --src src"),
     ("predict no_source tgt --no-reference", "predict -m no_source tgt --no-reference"),
     ("generate no_source --bytes 3", "generate -m no_source --bytes 3"),
     (f"evaluate run --src src --tgt tgt {SHORT}", f"evaluate -m run --src src --ref tgt {SHORT}"),

@@ -28,8 +28,6 @@ def texts(place: Path) -> None:
     Path("learnt").write_bytes(LEARNT)
     Path("text.gz").write_bytes(gzip.compress(TEXT))
     Path("cut.xz").write_bytes(lzma.compress(TEXT)[:-20])
-    Path("source").write_bytes(b"one\n\nthree\n")
-    Path("target").write_bytes("eins\n둘\n\n".encode())
 
 
 @pytest.fixture
@@ -86,23 +84,10 @@ def test_each_byte_as_json() -> None:
     assert f"the likeliest byte: {right:.2f} %\n" in result.stderr
 
 
-@pytest.mark.slow
-def test_a_translation_model_is_told_the_source(stdin: Any) -> None:
-    told = accepted("predict run target --src source")
-    evaluated = accepted("evaluate run --src source --ref target --engine torch --max-len-b 3 --max-len-a 0")
-    assert told.splitlines()[0] in evaluated
-    assert "bytes: 7\n" in told
-    stdin("target")
-    assert accepted("predict run --src source") == told
-    Path("target").write_bytes(b"a\n\xff\nb\n")
-    assert "bytes: 5\n" in accepted("predict run target --src source")  # a U+FFFD in it
-
-
 def test_nothing_on_stdin(stdin: Any) -> None:
     stdin("empty")
-    for command in ("predict no_source", "predict run --src source"):
-        result = invoke(f"{command} --no-reference")
-        assert result.exit_code == 1 and "standard input is empty" in result.stderr
+    result = invoke("predict no_source --no-reference")
+    assert result.exit_code == 1 and "standard input is empty" in result.stderr
 
 
 @pytest.mark.slow

@@ -4,17 +4,13 @@ once."""
 from collections.abc import Iterator
 
 import numpy as np
-import pytest
 import torch
 from fast_variants import MAIN, by_variant
 from invariants import AnyModel, make
 
-from bytenmt.data.corpus import ParallelCorpus
-from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.pytorch.reader import TorchReader, score_bytes
-from bytenmt.evaluation.likelihood import log_probabilities
 from bytenmt.language.summary import PredictionSummary
-from bytenmt.language.surprisal import Surprisal, stream_surprisal, translation_surprisal
+from bytenmt.language.surprisal import Surprisal, stream_surprisal
 
 CPU = torch.device("cpu")
 
@@ -69,32 +65,12 @@ def test_a_stream_is_read_as_it_is_predicted() -> None:
             assert read == 20 * n
 
 
-@pytest.mark.parametrize("name", ["bahdanau", "bytenet"])
-def test_translations_cost_what_evaluate_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Line by line in their order, ends counted, empty lines too; in batches of any size."""
-    model = reader(make(name))
-    source = TextFile.from_bytes(b"one\n\nthree three\nfour\n", "src")
-    target = TextFile.from_bytes("eins\nzwei zwei\n\n넷\n".encode(), "tgt")
-    corpus = ParallelCorpus.from_texts(source, target, keep_empty=True)
-    expected = log_probabilities(model, corpus)
-    for cells, at_once in ((1, 1000), (40, 3), (10_000, 1000)):
-        monkeypatch.setattr("bytenmt.decoding.pytorch.reader.CELLS", cells)
-        monkeypatch.setattr("bytenmt.language.surprisal.LINES_AT_ONCE", at_once)
-        found = Surprisal.concatenate(list(translation_surprisal(model, corpus)))
-        ends = np.flatnonzero(found.data == 0xFF)
-        assert found.data.tobytes().split(b"\xff")[:-1] == [*target]
-        lines = np.split(found.bits, ends + 1)[:-1]
-        np.testing.assert_allclose([line.sum() for line in lines], -expected / np.log(2), rtol=1e-9)
-
-
-@pytest.mark.parametrize(("line_ends", "n_bytes", "bits"), [(True, 3, 5.0), (False, 5, 3.0)])
-def test_the_end_of_a_line_costs_bits_but_is_no_byte(line_ends: bool, n_bytes: int, bits: float) -> None:
-    """However the text is cut. In a stream 0xFF is a byte like any other."""
+def test_predictions_are_counted_however_the_text_is_cut() -> None:
     data, rank = np.frombuffer(b"ab\xffc\xff", np.uint8), np.array([0, 4, 5, 0, 9])
-    summary = PredictionSummary(line_ends)
+    summary = PredictionSummary()
     for part in (slice(0, 2), slice(2, 2), slice(2, 5)):
         summary.add(Surprisal(data[part], np.full(5, 3.0)[part], rank[part]))
     assert [*summary.lines()] == [
-        *(f"bits per byte: {bits:.4f}", f"bytes: {n_bytes}"),
+        *("bits per byte: 3.0000", "bytes: 5"),
         *("the likeliest byte: 40.00 %", "among the five likeliest: 60.00 %"),
     ]

@@ -95,7 +95,6 @@ def steps(model: Path) -> Iterator[Step]:
     yield "translate-file", ["translate-file", *run, "src", "out.txt", "--format", "text"], True
     pair = ["--src", "src", "--ref", "ref"]
     yield "log-probabilities", ["evaluate", *run, *pair, "--log-probabilities"], True
-    yield "predict", ["predict", *run, "ref", "--src", "src"], True
     yield "info", ["info", str(model)], True
     yield "convert", ["convert", str(model), "-o", "fp32.safetensors", "--precision", "fp32"], True
     yield "evaluate", ["evaluate", *run, *pair], False
