@@ -1,8 +1,4 @@
-"""Messages and progress of long operations.
-
-Callers of the library pass a Reporter that shows them; the base class here is silent, and cli/console.py
-has one for terminals.
-"""
+"""Messages and progress of long operations, which a caller's Reporter shows: see cli/console.py."""
 
 from __future__ import annotations
 
