@@ -14,8 +14,7 @@ from bytenmt.errors import BytenmtError, DataError, missing_package
 UnitPair = tuple[CodedText, CodedText, str]  # source and translation of a unit, and its name
 
 
-# The reader of each format, "module.function" of bytenmt.documents, and the suffixes of its files.
-# docs/documents.md tells what a new one needs.
+# The reader, "module.function" of bytenmt.documents, and the suffixes of each format; see docs/documents.md.
 FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
     "tmx": ("tmx.read", (".tmx",)),
     "xliff": ("xliff.read", (".xlf", ".xliff", ".xlif")),

@@ -9,7 +9,7 @@ from typing import Any
 
 from lxml import etree
 
-from bytenmt.documents.unit import CodedText, Tag, pair_codes, to_markup
+from bytenmt.documents.unit import BYTE_ORDER_MARKS, CodedText, Tag, pair_codes, to_markup
 from bytenmt.errors import DataError
 from bytenmt.sentinels import Code
 
@@ -20,7 +20,6 @@ SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 # What may not stand in XML, however it is written.
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")  # byte order marks of UTF-8 and UTF-16
 WRAPPED = re.compile(r"[ \t]*[\r\n]+(?:\t|[ ]{2})[ \t\r\n]*")
 
 
@@ -37,11 +36,13 @@ def dump(tree: Any, data: bytes) -> bytes:
     info, ascii_data = tree.docinfo, data.replace(b"\0", b"")  # of UTF-16
     is_declared, encoding = b"<?xml" in ascii_data[:8], info.encoding or "UTF-8"
     options = {"xml_declaration": True, "standalone": info.standalone or None} if is_declared else {}
-    text = etree.tostring(tree, encoding=encoding, **options).decode(encoding).removeprefix("\ufeff")
+    text: str = etree.tostring(tree, encoding=encoding, **options).decode(encoding).removeprefix("\ufeff")
     text += "\n" if ascii_data.endswith(b"\n") else ""
     if ascii_data.count(b"\r\n") == ascii_data.count(b"\n") > 0:
         text = text.replace("\n", "\r\n")
-    if data.startswith(MARKS) and encoding.upper() != "UTF-16":  # for which Python writes the mark
+    if (
+        data.startswith(sum(BYTE_ORDER_MARKS.values(), ())) and encoding.upper() != "UTF-16"
+    ):  # for which Python writes the mark
         text = f"\ufeff{text}"
     return text.encode(encoding)
 

@@ -32,6 +32,7 @@ PERIOD = re.compile(r"[.!]+((?:</\w+>)*+)[.!]*\s*$")  # at the end, or one in an
 SHORTCUT = re.compile(
     r"(?<![\w&])([&_])(?=[^\W\d_])(?!\w+;)|(?<=[A-Za-z])(&)(?=[a-z])(?!\w+;)|\b[A-Z][a-z]*(_)[a-z]+\b"
 )
+IN_TEXT = -2  # Code.pair of what split_spans makes a code
 MAX_SHORTCUT = 80  # characters of a text that may have a shortcut
 # {n, plural, one {…} other {…}}, in the syntax of ICU's and Java's MessageFormat: a program, not a text.
 ICU_FORMS = re.compile(r"\{\s*+[\w.-]++\s*+,\s*+(?:plural|select|selectordinal|choice)\s*,")
@@ -217,12 +218,14 @@ def split_spans(parts: CodedText) -> CodedText:
     """Return parts in which placeholders, tags and addresses in strings are codes, but not those of ICU."""
     pieces = list[str | Code]()
     for part in parts:
+        if isinstance(part, Code) or ICU_FORMS.search(part):
+            pieces.append(part)
+            continue
         last = 0
-        is_text = isinstance(part, str) and not ICU_FORMS.search(part)
-        for begin, end in find_spans(part, NO_TEXT) if is_text else ():
-            pieces += [part[last:begin], Code(part[begin:end])]
+        for begin, end in find_spans(part, NO_TEXT):
+            pieces += [part[last:begin], Code(part[begin:end], IN_TEXT)]
             last = end
-        pieces.append(part[last:] if isinstance(part, str) else part)
+        pieces.append(part[last:])
     return merge_strings(pieces)
 
 

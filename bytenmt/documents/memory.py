@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bytenmt.documents import formats
 from bytenmt.documents.formats import UnitPair
-from bytenmt.documents.lines import split_spans
+from bytenmt.documents.lines import IN_TEXT, split_spans
 from bytenmt.documents.unit import CodedText, Context, merge_strings
 from bytenmt.errors import DataError
 from bytenmt.sentinels import Code
@@ -70,8 +70,8 @@ class TranslationMemory:
         parts = list[str | Code]()
         for part in target:
             same = waiting.get(part.text) if isinstance(part, Code) else None
-            code = same.pop(0) if same else part
-            parts.append(code if code in source or isinstance(code, str) else code.text)
+            new = same.pop(0) if same else part
+            parts.append(new.text if isinstance(new, Code) and new.pair == IN_TEXT else new)
         return merge_strings(parts)
 
 

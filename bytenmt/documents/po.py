@@ -22,12 +22,11 @@ WIDTH = 79  # where polib wraps lines as gettext's programs do
 WRAPPED = re.compile(r'""\n".*(?<!\\n)"$', re.MULTILINE)
 N_FORMS = re.compile(r"nplurals\s*=\s*(\d)\b")
 # Conversions of format strings (%d), by the flags that gettext's manual has for PO files; the argument that
-# one names is the group `name`. What takes none, such as %%, is NO_ARGUMENT.
+# one names is the group `name`. Doubled signs take none.
 PERCENT = re.compile(
     r"%%|%(?P<name>\([^()\s]+\)|[0-9]+\$)?[-+#0 ,']*+(?:[0-9]+|\*)?(?:\.(?:[0-9]+|\*)?)?"
     r"(?:(?:hh|ll|[hlqjztL])?[A-Za-z@])?"
 )
-NO_ARGUMENT = ("%%", "{{", "}}")
 LANGUAGES = {
     PERCENT: "c objc c++ java-printf python php perl ruby javascript lua go awk tcl d elisp object-pascal",
     re.compile(r"\{\{|\}\}|\{(?P<name>[^{}\s:!.,\[]*)[^{}]*\}"): "python-brace java csharp perl-brace rust",
@@ -85,7 +84,7 @@ def has_same_arguments(style: re.Pattern[str], source: str, translation: str) ->
 
 def _arguments(style: re.Pattern[str], text: str) -> tuple[set[str], list[str]]:
     """Return the conversions in a text, those that name their argument and the others."""
-    matches = [match for match in style.finditer(text) if match[0] not in NO_ARGUMENT]
+    matches = [match for match in style.finditer(text) if match[0] not in ("%%", "{{", "}}")]
     return {match[0] for match in matches if match["name"]}, [
         match[0] for match in matches if not match["name"]
     ]

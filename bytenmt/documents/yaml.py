@@ -19,9 +19,7 @@ from bytenmt.documents.unit import Document, EditedText, ReadOptions, Unit, text
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor or a tag before a scalar
 # What needs no quotes, also in lists and mappings on one line, and in YAML 1.1, where yes is no text.
-PLAIN = re.compile(
-    r"(?!(?i:y|n|yes|no|on|off)$)[^\W\d_](?:[^\n#:\[\]{},&*!|>'\"%@`\\]*[^\s#:\[\]{},&*!|>'\"%@`\\])?"
-)
+PLAIN = re.compile(r"(?!(?i:y|n|yes|no|on|off)$)[^\W\d_][^\n#:\[\]{},&*!|>'\"%@`\\]*(?<!\s)")
 
 
 def read(data: bytes, options: ReadOptions) -> Document:

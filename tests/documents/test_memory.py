@@ -9,6 +9,7 @@ from bytenmt.documents.memory import TranslationMemory
 from bytenmt.documents.translation import LineTranslation, TranslationReport, lines_to_translate, translate
 from bytenmt.documents.unit import to_markup
 from bytenmt.errors import DataError
+from bytenmt.sentinels import Code
 from tools.verify.made_up_translations import PAIR, capitals, document
 
 
@@ -39,6 +40,12 @@ def looked_up(entries: TranslationMemory, source: str) -> str | None:
 )
 def test_what_is_found(entry: tuple[str, str], source: str, expected: str | None) -> None:
     assert looked_up(memory(entry), source) == expected
+
+
+def test_a_code_that_the_source_lacks_stays_one() -> None:
+    """The document says that it is wrong."""
+    target = (Code("<br/>"), "Hallo")
+    assert TranslationMemory([(("Hello",), target, "")]).match(("Hello",)) == target
 
 
 def test_the_later_translation_of_a_source_is_used() -> None:
