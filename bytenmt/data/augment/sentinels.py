@@ -2,9 +2,8 @@
 them.
 
 Kept spans (sentinels.py) that stand on both sides become sentinels. Some pairs get others besides: a name or
-a number that occurs once on both sides becomes one, or comes to stand between two; or a clause does, as words
-between tags do, where both sides have as many clauses. Lengths change, so this is done for a whole epoch,
-before its batches are planned.
+a number that occurs once on both sides becomes one, or comes to stand between two, as words between tags do.
+Lengths change, so this is done for a whole epoch, before its batches are planned.
 """
 
 from __future__ import annotations
@@ -30,13 +29,11 @@ from bytenmt.sentinels import (
 RAW = 0.1  # share of the pairs with kept spans that stay as they are, so that a model also reads plain text
 AROUND = 3  # one in so many names and numbers gets a sentinel before and after it, the others become one
 MOST_WORDS = 2  # names and numbers of a pair that are replaced
-CLAUSE = 3  # one in so many pairs gets sentinels around a clause instead
 
 SharedSpans = list[tuple[Span, Span]]  # of a source and its target
 
 # A name or a number: in Korean text it ends where Korean letters begin.
 _LATIN = "A-Za-z0-9\u00c0-\u024f"
-_CLAUSE = re.compile(r"[^\s,;:.!?…()\"“”„»«–—][^,;:.!?…()\"“”„»«–—]*(?<!\s)")
 _WORD = re.compile(rf"(?<![{_LATIN}_])[A-Z0-9\u00c0-\u00de][{_LATIN}]*+(?:[.,:'’-][{_LATIN}]++)*+")
 
 
@@ -108,8 +105,8 @@ def with_sentinels(
     """Replace each shared span of a pair by a sentinel, drawn at random, the same one on both sides; return
     both texts as UTF-8, in which sentinels are the bytes 0xF5 to 0xFC.
 
-    shared: from find_shared; with_words: whether names and numbers outside of the spans, or a clause, get
-    sentinels, too; below(n): draws a number from 0 to n - 1.
+    shared: from find_shared; with_words: whether names and numbers outside of the spans get sentinels, too;
+    below(n): draws a number from 0 to n - 1.
     """
     numbers = list(range(N_SENTINELS))
     for i in range(N_SENTINELS - 1):  # Fisher and Yates' shuffle
@@ -120,13 +117,6 @@ def with_sentinels(
         symbol = sentinel_char(numbers.pop())
         for side, span in enumerate(spans):
             changes[side].append((span, symbol))
-    if with_words and below(CLAUSE) == 0 and len(numbers) > 1:
-        symbols = [sentinel_char(numbers.pop()), sentinel_char(numbers.pop())]
-        for side, clause in enumerate(_clauses(source, target, below)):
-            changes[side] += [
-                (Span(start, start), symbol) for start, symbol in zip(clause, symbols, strict=True)
-            ]
-        with_words = False
     words = _shared_words(source, target, shared) if with_words else []
     for _ in range(min(1 + below(MOST_WORDS), len(words))):
         spans = words.pop(below(len(words)))
@@ -154,17 +144,6 @@ def _shared_words(source: str, target: str, shared: SharedSpans) -> SharedSpans:
         ):
             words.append((span, other))
     return words
-
-
-def _clauses(source: str, target: str, below: Below) -> tuple[Span, ...]:
-    """Return a clause of a source and the one in its place in the target, () where their numbers differ."""
-    source_clauses, target_clauses = (
-        [Span(*match.span()) for match in _CLAUSE.finditer(text)] for text in (source, target)
-    )
-    if len(source_clauses) != len(target_clauses) or not source_clauses:
-        return ()
-    chosen = below(len(source_clauses))
-    return source_clauses[chosen], target_clauses[chosen]
 
 
 def _overlaps(span: Span, others: Sequence[Span]) -> bool:
