@@ -32,7 +32,6 @@ from bytenmt.checkpoints.weights import (
     TRAINER,
     Array,
     StoredWeights,
-    Which,
     metadata_of,
     parse_metadata,
     read_run,
@@ -45,7 +44,6 @@ from bytenmt.config.schema import Config, ModelConfig
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 
 LOCK = "training.lock"  # in a run folder, while a training writes there
-Weights = tuple[dict[str, Tensor], Config, Facts]  # of a weights file
 
 
 class TrainerCheckpoint(NamedTuple):
@@ -56,14 +54,6 @@ class TrainerCheckpoint(NamedTuple):
     trainer: dict[str, Any]  # the states of the optimiser and so on that save_checkpoint was given
     config: Config
     facts: Facts  # about the training, see config.facts
-
-
-class LoadedModel(NamedTuple):
-    """The result of load_run: a PyTorch model in evaluation mode on its device, and what its file tells."""
-
-    model: Model[Any, Any]
-    config: Config
-    facts: Facts
 
 
 @contextmanager
@@ -150,30 +140,20 @@ def load_checkpoint(run: Path) -> TrainerCheckpoint:
     return TrainerCheckpoint(facts.update or 0, _tensors(arrays), trainer, config, facts)
 
 
-def read_weights(path: Path, which: Which = "best") -> tuple[Path, Weights]:
-    """Read a run folder or a weights file; return the path of the file, and its tensors, in float32 also
-    where the file has int8, configuration and facts.
-
-    which: in a folder, "best" or "last". Raises CheckpointError.
-    """
-    file, contents = read_run(path, which)
-    return file, (_tensors(contents.arrays), contents.config, contents.facts)
-
-
 def read_initial_weights(path: Path, model: ModelConfig) -> tuple[Path, dict[str, Tensor]]:
     """Read initial weights for a new run with the configuration `model`, from a run folder (its best weights)
     or a weights file; return the path of the file and the tensors.
 
     Dropout may differ, and n-gram tables may be new. Raises CheckpointError if they belong to another model.
     """
-    file, (tensors, config, _) = read_weights(path)
-    changes: dict[str, Any] = {"dropout": model.dropout}
-    if not config.model.ngrams:  # tables begin at zero
-        names = ("ngrams", "ngram_rows", "ngram_case")
-        changes |= {name: getattr(model, name) for name in names}
-    if msgspec.structs.replace(config.model, **changes) != model:
+    file, stored = read_run(path)
+    names = ["dropout"]
+    if not stored.config.model.ngrams:  # tables begin at zero
+        names += ["ngrams", "ngram_rows", "ngram_word_rows", "ngram_case"]
+    changes = {name: getattr(model, name) for name in names}
+    if msgspec.structs.replace(stored.config.model, **changes) != model:
         raise CheckpointError(f"--init-from {path} has another model than the run: use its model section")
-    return file, tensors
+    return file, _tensors(stored.arrays)
 
 
 def _tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
@@ -211,15 +191,6 @@ def load_weights(model: Model[Any, Any], tensors: Mapping[str, Tensor], path: Pa
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(tensors[name])
-
-
-def load_run(path: Path, device: torch.device, which: Which = "best") -> LoadedModel:
-    """Load a run folder or a weights file as a PyTorch model on a device, in evaluation mode.
-
-    which: in a folder, the "best" or the "last" weights. Raises CheckpointError.
-    """
-    file, contents = read_run(path, which)
-    return LoadedModel(build_from_weights(contents, file).to(device).eval(), contents.config, contents.facts)
 
 
 def build_from_weights(contents: StoredWeights, file: Path) -> Model[Any, Any]:

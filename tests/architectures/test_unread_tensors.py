@@ -14,7 +14,7 @@ from bytenmt.architectures.luong.model import Luong
 from bytenmt.architectures.luong.program import write_program
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter
 from bytenmt.architectures.registry import register
-from bytenmt.checkpoints.checkpoint import read_weights
+from bytenmt.checkpoints.weights import read_run
 from bytenmt.config.schema import load_config
 from bytenmt.errors import BytenmtError
 from bytenmt.training.run import train
@@ -64,7 +64,7 @@ def run_training(model: Any, program: Any, folder: Path, texts: dict[str, Any]) 
     try:
         train(folder, load_config("headed", None, limits), **texts, device=CPU)
         if program is None:
-            assert "extra.weight" in read_weights(folder)[1][0]
+            assert "extra.weight" in read_run(folder)[1].arrays
     finally:
         forget_architecture("headed")
 

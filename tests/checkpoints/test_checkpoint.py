@@ -17,23 +17,22 @@ from heard import Heard
 from made_up_engine import make_run, small_config
 from torch import Tensor
 
+from bytenmt.api.runs import Run
 from bytenmt.architectures.parameters import parameter_shapes
 from bytenmt.architectures.registry import build_model
 from bytenmt.checkpoints import checkpoint
 from bytenmt.checkpoints.checkpoint import (
     load_checkpoint,
-    load_run,
     model_tensors,
     save_checkpoint,
     write_weights,
 )
 from bytenmt.checkpoints.metrics import MetricsLog
-from bytenmt.checkpoints.weights import has_checkpoint
+from bytenmt.checkpoints.weights import has_checkpoint, read_run
 from bytenmt.config.facts import Facts, TextFact
 from bytenmt.config.schema import config_toml, load_config
 from bytenmt.errors import CheckpointError
 
-CPU = torch.device("cpu")
 CONFIG = load_config("seq2seq", "tiny", ["model.d_embedding=1", "model.d_hidden=1"])
 PACKAGE = str(Path(checkpoint.__file__).parents[1])
 
@@ -88,9 +87,9 @@ def test_a_run_comes_back(tmp_path: Path) -> None:
     file = tmp_path / "run" / "last.safetensors"
     copy = shutil.copy(file, tmp_path / "copy.safetensors")
     for path in (tmp_path / "run", file, copy):
-        loaded = load_run(path, CPU)
-        assert (loaded.config, loaded.facts, loaded.model.training) == (config, Facts(update=70), False)
-        for name, tensor in model_tensors(loaded.model).items():
+        model, stored = Run(path).model(), read_run(path)[1]
+        assert (stored.config, stored.facts, model.training) == (config, Facts(update=70), False)
+        for name, tensor in model_tensors(model).items():
             assert torch.equal(tensor, saved[name])
 
 
@@ -116,10 +115,10 @@ def test_foreign_checkpoints_are_refused(tmp_path: Path) -> None:
     own = tmp_path / "own.safetensors"
     write_weights(own, model_tensors(build_model(larger.model)), CONFIG, Facts())
     with pytest.raises(CheckpointError, match="does not fit the model"):
-        load_run(own, CPU)
+        Run(own).model()
     own.write_bytes(safetensors.torch.save({"a": torch.zeros(2)}))
     with pytest.raises(CheckpointError, match="does not hold the weights of a model"):
-        load_run(own, CPU)
+        Run(own).model()
 
 
 # What is kept.
@@ -131,10 +130,10 @@ def test_best_and_last_of_a_run(tmp_path: Path) -> None:
     for update in (74, 75):
         model = build_model(config.model)
         save_checkpoint(run, update, model_tensors(model), {}, config, Facts(), best=False)
-    assert load_run(run, CPU).facts == Facts(update=70)
-    assert load_run(run, CPU, "last").facts == Facts(update=75)
+    assert read_run(run)[1].facts == Facts(update=70)
+    assert read_run(run, "last")[1].facts == Facts(update=75)
     (run / "best.safetensors").unlink()
-    assert load_run(run, CPU).facts == Facts(update=75)
+    assert read_run(run)[1].facts == Facts(update=75)
 
 
 # A kill at any moment.
@@ -190,7 +189,7 @@ def test_a_kill_leaves_the_old_checkpoint_or_the_new(
         if has_checkpoint(run):
             update = load_checkpoint(run).update
             assert is_saved(run, update)
-            assert load_run(run, CPU).facts.update in (update, 3)
+            assert read_run(run)[1].facts.update in (update, 3)
             seen.append(update)
         else:
             seen.append(0)

@@ -9,15 +9,15 @@ import torch
 from command_line import invoke
 from made_up_engine import make_run
 
+from bytenmt.api.runs import Run
 from bytenmt.architectures.registry import ARCHITECTURES
-from bytenmt.checkpoints.checkpoint import load_run, model_tensors, save_checkpoint
+from bytenmt.checkpoints.checkpoint import model_tensors, save_checkpoint
 from bytenmt.checkpoints.quantize import round_arrays
 from bytenmt.checkpoints.weights import NGRAM_TABLES, SCALE, read_run, restore_weights
 from bytenmt.config.facts import CorpusFact, Facts, TextFact
 from bytenmt.decoding.cpu.packing import pack_model
 from tools.average import average
 
-CPU = torch.device("cpu")
 TABLES = {"embedding.weight", "target_positions.weight", "encoder.positions.weight"}
 
 
@@ -49,9 +49,9 @@ def test_every_number_is_the_nearest(tmp_path: Path, arch: str, precision: str) 
     bit for bit; through the file and the model that PyTorch loads."""
     run = make_run(tmp_path / "run", arch)
     before = folded({name: part.numpy() for name, part in read(run).items()})
-    loaded = load_run(convert(run, precision), CPU)
-    after = folded({name: part.detach().numpy() for name, part in model_tensors(loaded.model).items()})
-    assert before.keys() == after.keys() and loaded.facts == Facts(update=70)
+    file = convert(run, precision)
+    after = folded({name: part.numpy() for name, part in read(file).items()})
+    assert before.keys() == after.keys() and read_run(file)[1].facts == Facts(update=70)
     changed = 0
     for name, matrix in before.items():
         error = np.abs(matrix - after[name])
@@ -66,7 +66,7 @@ def test_every_number_is_the_nearest(tmp_path: Path, arch: str, precision: str) 
 
 
 def read(run: Path) -> dict[str, torch.Tensor]:
-    return {name: part.detach() for name, part in model_tensors(load_run(run, CPU).model).items()}
+    return {name: part.detach() for name, part in model_tensors(Run(run).model()).items()}
 
 
 def test_the_file_is_smaller(tmp_path: Path) -> None:
@@ -124,16 +124,15 @@ def test_rows_of_tables_that_are_zero_are_left_out(precision: str) -> None:
 def test_a_file_that_is_handed_on_tells_no_folders(tmp_path: Path) -> None:
     """The names of the texts stay, where they lay does not; the run itself still tells."""
     run = make_run(tmp_path / "run", "luong")
-    model = load_run(run, CPU)
     facts = Facts(
         pairs=3,
         corpora=(CorpusFact("/home/me/a.ko", "/home/me/a.en"), CorpusFact(tsv="file:///home/me/%E9.tsv")),
         texts=(TextFact("/home/me/text", 7),),
     )
-    save_checkpoint(run, 80, model_tensors(model.model), {}, model.config, facts, best=True)
+    save_checkpoint(run, 80, read(run), {}, Run(run).config, facts, best=True)
     output = convert(run, "int8")
     assert b"/home/me" not in output.read_bytes() and b"/home/me" in (run / "last.safetensors").read_bytes()
-    told = load_run(output, CPU).facts
+    told = read_run(output)[1].facts
     assert told.corpora == (CorpusFact("a.ko", "a.en"), CorpusFact(tsv="%E9.tsv"))
     assert (told.update, told.pairs, told.texts) == (80, 3, (TextFact("text", 7),))
     average([run], tmp_path / "mean.safetensors")

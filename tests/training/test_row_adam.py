@@ -11,7 +11,7 @@ from labelled_device import DEVICE, labelled_device
 from small_runs import CPU, config
 from torch import Tensor
 
-from bytenmt.checkpoints.checkpoint import read_weights
+from bytenmt.checkpoints.checkpoint import read_initial_weights
 from bytenmt.errors import CheckpointError
 from bytenmt.layers.ngram_tables import NgramTables, RowGradients
 from bytenmt.training.row_adam import RowAdam
@@ -88,11 +88,11 @@ def test_a_run_without_tables_begins_one_with(tmp_path: Path, texts: dict[str, A
     """--init-from: its weights, and tables of zeros; the other way round is refused."""
     plain, with_tables = (
         config("luong", "train.max_updates=3"),
-        config("luong", *NGRAMS, "train.max_updates=4"),
+        config("luong", *NGRAMS, "model.ngram_word_rows=32", "train.max_updates=4"),
     )
     train(tmp_path / "plain", plain, **texts, device=CPU)
     trainer = Trainer(with_tables, CPU)
-    tensors = read_weights(tmp_path / "plain")[1][0]
+    tensors = read_initial_weights(tmp_path / "plain", plain.model)[1]
     trainer.begin_with(tensors, tmp_path / "plain")
     own = dict(trainer.model.named_parameters())
     assert not own[TABLES].any() and all(torch.equal(own[name], tensors[name]) for name in tensors)

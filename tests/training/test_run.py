@@ -13,8 +13,9 @@ from heard import Heard
 from processes import results
 from small_runs import CPU, assert_same, config, records, weights
 
+from bytenmt.api.runs import Run
 from bytenmt.architectures.registry import ARCHITECTURES
-from bytenmt.checkpoints.checkpoint import load_checkpoint, load_run, read_weights
+from bytenmt.checkpoints.checkpoint import load_checkpoint, model_tensors
 from bytenmt.checkpoints.weights import read_run
 from bytenmt.config.schema import Config, load_config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
@@ -54,7 +55,8 @@ def test_a_model_learns_to_copy(arch: str, tmp_path: Path) -> None:
     n_bytes = sum(len(line.encode()) + 1 for line in lines)
     blind = -len(lines) * float(shares @ np.log2(shares)) / n_bytes
     assert blind > 0.6
-    assert load_run(run, CPU).facts.progress.best < 0.8 * blind
+    progress = read_run(run)[1].facts.progress
+    assert progress is not None and progress.best is not None and progress.best < 0.8 * blind
 
 
 @pytest.mark.slow
@@ -63,11 +65,12 @@ def test_best_is_the_best_validation(texts: dict[str, Any], tmp_path: Path) -> N
     run, settings = tmp_path / "run", ("train.max_updates=20", "train.lr=0.05", "train.precision=bf16")
     train(run, config("convs2s", *settings), **texts, device=CPU)
     found = {r["update"]: r["valid_bits_per_byte"] for r in records(run) if "valid_bits_per_byte" in r}
-    loaded = load_run(run, CPU)
-    assert found[20] < found[4] - 0.1 and loaded.model.embedding.weight.dtype == torch.float32
-    assert found[loaded.facts.update] == loaded.facts.progress.best == min(found.values())
+    model, facts = Run(run).model(), read_run(run)[1].facts
+    assert found[20] < found[4] - 0.1 and model.embedding.weight.dtype == torch.float32
+    assert facts.progress is not None
+    assert found[facts.update] == facts.progress.best == min(found.values())
     corpus = ParallelCorpus.open_all([texts["valid"]])
-    again = bits_per_byte(log_probabilities(TorchReader([loaded.model], CPU), corpus), corpus.target_lengths)
+    again = bits_per_byte(log_probabilities(TorchReader([model], CPU), corpus), corpus.target_lengths)
     assert again == pytest.approx(min(found.values()), abs=1e-5)
 
 
@@ -89,7 +92,7 @@ def test_auto_is_the_quicker_precision(
 
 
 def best(path: Path) -> dict[str, torch.Tensor]:
-    return read_weights(path)[1][0]
+    return model_tensors(Run(path).model())
 
 
 STILL = ("train.lr=1e-30", "train.weight_decay=0.0", "train.max_updates=2")  # weights as they were
