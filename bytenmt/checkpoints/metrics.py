@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +12,7 @@ import msgspec
 
 from bytenmt.atomic_file import write_atomically
 from bytenmt.checkpoints.weights import METRICS
-from bytenmt.reporter import SILENT, Reporter
+from bytenmt.errors import CheckpointError
 
 Record = Mapping[str, Any]
 
@@ -22,35 +20,26 @@ Record = Mapping[str, Any]
 class MetricsLog:
     """Writes the metrics of a training to metrics.jsonl in its run folder."""
 
-    def __init__(
-        self,
-        run: Path,
-        update: int,
-        reporter: Reporter = SILENT,
-        watch: Callable[[Record], None] | None = None,
-    ) -> None:
+    def __init__(self, run: Path, update: int, watch: Callable[[Record], None] | None = None) -> None:
         """update: where the run begins or goes on; later records in the file, of a killed run, are removed.
 
-        watch: called with every record, too; reporter: warned where a record cannot be written.
+        watch: called with every record, too.
         """
-        self.path, self.watch, self.reporter = run / METRICS, watch, reporter
+        self.path, self.watch = run / METRICS, watch
         self._cut(update)
 
     def write(self, record: Record) -> None:
-        """Append a record, values by name with the key "update", as one line of JSON, whole or not at all.
+        """Append a record, values by name with the key "update", as one line of JSON.
 
-        If the disk is full the record is lost, with a warning; nothing is raised.
+        Raises CheckpointError where it cannot be written.
         """
         if self.watch is not None:
             self.watch(record)
         try:
-            with open(self.path, "ab", buffering=0) as file:
-                line, start = msgspec.json.encode(record) + b"\n", file.tell()
-                if file.write(line) != len(line):  # the disk is full
-                    file.truncate(start)
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            with open(self.path, "ab") as file:
+                file.write(msgspec.json.encode(record) + b"\n")
         except OSError as error:
-            self.reporter.warn(f"cannot write {self.path}: {error.strerror}")
+            raise CheckpointError(f"cannot write {self.path}: {error.strerror}") from None
 
     def _cut(self, update: int) -> None:
         """Keep the records up to an update: a resumed run writes the later ones again."""

@@ -34,7 +34,7 @@ from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.decoding.engine_selection import n_cores
 from bytenmt.decoding.program_check import check_program
 from bytenmt.distributed import SINGLE_PROCESS, Group
-from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
+from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.reporter import SILENT, Bar, Reporter
 from bytenmt.training.language_model import LanguageModelObjective
 from bytenmt.training.optim import fraction_done, lr_factor, stopped_early
@@ -115,7 +115,7 @@ def train(
         log = None
         if group.is_leader:
             write_atomically(run / CONFIG, config_toml(config).encode())
-            log = MetricsLog(run, progress.update, reporter, watch)
+            log = MetricsLog(run, progress.update, watch)
         loop = TrainingLoop(run, trainer, facts, log, leader_reporter)
         if is_resumed and loop.has_ended():
             leader_reporter.say(f"{run} is finished at update {progress.update}: raise its limits to go on")
@@ -279,7 +279,7 @@ class Meter:
 
 class TrainingLoop:
     """The training loop: updates, validations, log records and checkpoints until a limit is reached, early
-    stopping, or a signal. Call `go` once.
+    stopping, or a signal. Call `go` once. A full disk ends it with a CheckpointError; --resume goes on.
 
     facts: of the training text, for checkpoints; log: None in all processes but the leading one; reporter:
     silent in these.
@@ -321,11 +321,10 @@ class TrainingLoop:
                 save_due = self.save_timer.due(progress.update, progress.seconds) or end
                 if self.meter.nats and (valid_due or save_due or progress.update % settings.log_every == 0):
                     self._write_record()
-                best = progress.best, progress.best_update
                 better = valid_due and self._validate()
                 end = end or (valid_due and self.has_ended())
                 if better or save_due or end:
-                    self._save(better, best, end)
+                    self.trainer.save(self.run, better, self.facts)
             if not signalled:
                 self.bar.show(1.0, f"update {progress.update}")
             return received[0] if received else int(signal.SIGTERM) * signalled
@@ -424,18 +423,6 @@ class TrainingLoop:
             progress.waited += 1
             progress.standstills += 1
         return better
-
-    def _save(self, better: bool, before: tuple[float | None, int], end: bool) -> None:
-        """Save a checkpoint. A failure ends nothing before the end; `before` is the best one until now."""
-        try:
-            self.trainer.save(self.run, better, self.facts)
-        except CheckpointError as error:
-            if end:
-                raise
-            self.progress.best, self.progress.best_update = before
-            self.reporter.warn(
-                f"update {self.progress.update}: {error}; training continues, earlier checkpoints are kept"
-            )
 
 
 @contextmanager
