@@ -62,7 +62,7 @@ def _body(model: LoadedRun, measured: Measured, args: argparse.Namespace) -> Ite
     )
     corpora = facts.without_folders().corpora
     files = [name for corpus in corpora for name in (corpus.src, corpus.tgt, corpus.tsv) if name is not None]
-    yield f"- Training text: {facts.pairs or 0:,} pairs, {', '.join([*args.data, *files])}"
+    yield f"- Training text: {facts.pairs or 0:,} pairs, {', '.join([*args.data, *map(str, files)])}"
     yield f"- Training: update {facts.update or 0:,}"
     yield f"- On {measured.n_lines:,} lines of {args.ref.name}, beam {args.beam}:"
     yield f"  chrF {scores.chrf:.2f} `{scores.chrf_signature}`, BLEU {scores.bleu:.2f}"

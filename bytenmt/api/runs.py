@@ -243,7 +243,7 @@ def train(
             folder, resume, arch, preset, file, tree, source, start, on.type == "cuda"
         )
     )
-    outcome = training.train(
+    number = training.train(
         folder,
         whole,
         files=files,
@@ -256,8 +256,8 @@ def train(
         watch=on_metrics,
         threads=threads,
     )
-    if outcome.signal:
-        raise KeyboardInterrupt(outcome.signal)
+    if number:
+        raise KeyboardInterrupt(number)
     return Run(folder)
 
 

@@ -58,9 +58,8 @@ class TrainerCheckpoint(NamedTuple):
 
 @contextmanager
 def training_lock(run: Path) -> Iterator[None]:
-    """Lock the run folder against other trainings while the context is open; it is created if missing, and
-    removed at the end if nothing was written. Raises BytenmtError if another training has the lock."""
-    is_new = not run.exists()
+    """Lock the run folder, which is created if missing, against other trainings while the context is open.
+    Raises BytenmtError if another training has the lock."""
     lock = FileLock(run / LOCK, timeout=0)
     try:
         run.mkdir(parents=True, exist_ok=True)
@@ -75,9 +74,6 @@ def training_lock(run: Path) -> Iterator[None]:
         with suppress(OSError):
             (run / LOCK).unlink()
         lock.release()
-        if is_new:
-            with suppress(OSError):
-                run.rmdir()  # if nothing was written
 
 
 def save_checkpoint(

@@ -125,7 +125,8 @@ def read_header(file: Path) -> tuple[Config, Facts, str]:
 
 def metadata_of(config: Config, facts: Facts, precision: str = "fp32") -> dict[str, str]:
     """Return configuration, facts and precision as texts by name, the metadata of a weights file."""
-    texts = {"config": json.dumps(config_tree(config)), "facts": json.dumps(msgspec.to_builtins(facts))}
+    trees = {"config": config_tree(config), "facts": msgspec.to_builtins(facts, enc_hook=str)}
+    texts = {name: json.dumps(tree) for name, tree in trees.items()}
     return {"format": FORMAT, "precision": precision, **texts}
 
 

@@ -30,7 +30,8 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) ->
     MEMORY is a TMX, XLIFF or PO file, or a table of lines `source TAB translation` such as the server writes
     with --suggestions. It needs 20 or more translations. A fifth of them is held out to stop the training and
     to measure the result. The new weights are mixed with the old ones, so that the model gets better on the
-    held-out translations and loses next to nothing on a built-in text. It takes one to two minutes.
+    held-out translations and loses little on a built-in text; other text lost up to 1.2 chrF. It takes one
+    to two minutes.
     """
     from bytenmt.checkpoints.weights import PUBLISHED, read_run
     from bytenmt.training.adaptation import adapt as adapt_model
@@ -55,9 +56,8 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) ->
     probe = read_probe(*languages) if languages else []
     if not probe:
         CONSOLE.warn("there is no probe text in these languages: what the model forgets is not measured")
-    report = adapt_model(
-        model, pairs, output, name=files[-1].name, probe=probe, seed=how.seed, reporter=CONSOLE
-    )
+    names = [path.name for path in files]
+    report = adapt_model(model, pairs, output, names=names, probe=probe, seed=how.seed, reporter=CONSOLE)
     CONSOLE.say(
         f"{report.n_pairs:,} different pairs, {report.n_held_out:,} held out; {report.n_updates} updates,"
         f" weights {report.factor:.0%} of the way"

@@ -60,12 +60,9 @@ def predict(runs: tuple[Path, ...], files: tuple[Path, ...], how: PredictOptions
     With --per-byte the summary goes to stderr.
     """
     from bytenmt.cli import inputs
-    from bytenmt.data.text_file import check_file
     from bytenmt.language.summary import PredictionSummary, json_lines
 
     file = stream_of(files[0]) if files else None
-    if file is not None:
-        check_file(file)
     runtime = inputs.load_models(runs, replace(engine, precision="fp32"))
     if runtime.has_source:
         raise BytenmtError(f"{runs[0]} is a translation model: use `bytenmt evaluate --log-probabilities`")

@@ -13,7 +13,7 @@ from bytenmt.data.sentences import languages_of_files
 from bytenmt.serve.languages import Direction
 
 if TYPE_CHECKING:
-    from bytenmt.config.facts import CorpusFact
+    from bytenmt.config.facts import PairFiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class LanguageOptions:
         return None if self.pair is None else Direction.parse(self.pair)
 
 
-def model_languages(corpora: Sequence[CorpusFact]) -> Direction | None:
+def model_languages(corpora: Sequence[PairFiles]) -> Direction | None:
     """Return the languages of a model by the names of its training files, such as train.en and train.de.gz.
 
     None if the files of a side have no language in their names, or several.
@@ -50,7 +50,7 @@ def primary(code: str) -> str:
 
 
 def agreed_languages(
-    pair: Direction | None, run: Path, corpora: Sequence[CorpusFact], tell: Callable[[str], object]
+    pair: Direction | None, run: Path, corpora: Sequence[PairFiles], tell: Callable[[str], object]
 ) -> Direction | None:
     """Return the languages of --pair, else of the model; None if they are not known.
 

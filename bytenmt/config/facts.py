@@ -6,6 +6,7 @@ here, and what it has besides is dropped. Opens no files.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -32,9 +33,8 @@ class Progress(Struct):
     best: float | None = None  # the best value of train.metric at a validation
     best_update: Count = 0  # the update of that validation
     waited: Count = 0  # validations since the best one
-    threads: Annotated[int, Meta(ge=0, le=MAX_THREADS)] = (
-        0  # of the CPU in each process, kept when the run is resumed; 0: not known
-    )
+    # CPU threads of each process, kept when the run is resumed; 0: not known
+    threads: Annotated[int, Meta(ge=0, le=MAX_THREADS)] = 0
     standstills: Count = 0  # how often the plateau schedule has lowered the learning rate
 
 
@@ -45,13 +45,18 @@ class TextFact(Struct, frozen=True):
     bytes: Count  # its size
 
 
-class CorpusFact(Struct, frozen=True, omit_defaults=True):
-    """The files of one corpus of a run, src and tgt or tsv; tgt alone is the text of a language model."""
+class PairFiles(Struct, frozen=True, omit_defaults=True):
+    """The files of one corpus: src and tgt, tgt alone for a model without a source, or tsv alone."""
 
-    src: str | None = None
-    tgt: str | None = None
-    tsv: str | None = None  # a table `source TAB target`
-    weight: Weight = 1.0  # how often its pairs occurred in an epoch
+    src: Path | None = None  # the sources, one a line
+    tgt: Path | None = None  # the targets, one a line
+    tsv: Path | None = None  # a table of lines `source TAB target`
+    weight: Weight = 1.0  # how often its pairs occur in an epoch; 0.5: a random half of them
+
+    @property
+    def has_source(self) -> bool:
+        """True if there are sources: a file of them, or a table."""
+        return self.src is not None or self.tsv is not None
 
 
 class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -93,10 +98,10 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     pairs: Count | None = None  # number of training pairs
     source_bytes: Count | None = None  # of all training pairs
     target_bytes: Count | None = None
-    corpora: tuple[CorpusFact, ...] = ()  # files of the training pairs
+    corpora: tuple[PairFiles, ...] = ()  # files of the training pairs
     multi_sentence_share: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None  # of the training pairs
     texts: tuple[TextFact, ...] = ()  # of a language model
-    valid: CorpusFact | None = None  # the files that the run was validated on, tgt alone for a text
+    valid: PairFiles | None = None  # the files that the run was validated on, tgt alone for a text
     search: SearchDefaults | None = None  # None where they were not tuned
     flags: FlagThresholds | None = None  # None where they were not calibrated
     patterns: Count | None = None  # version of the patterns of the spans that it learnt to copy as sentinels
@@ -105,10 +110,10 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
         """Return the facts for a weights file that is published: the folders of training files are cut off
         their names, and the validation files are left out."""
         corpora = tuple(
-            replace(fact, src=_file_name(fact.src), tgt=_file_name(fact.tgt), tsv=_file_name(fact.tsv))
-            for fact in self.corpora
+            replace(one, **{k: Path(path.name) for k in ("src", "tgt", "tsv") if (path := getattr(one, k))})
+            for one in self.corpora
         )
-        texts = tuple(replace(text, path=_file_name(text.path)) for text in self.texts)
+        texts = tuple(replace(text, path=Path(text.path).name) for text in self.texts)
         return replace(self, corpora=corpora, texts=texts, valid=None)
 
     def for_other_weights(self) -> Facts:
@@ -123,10 +128,6 @@ def parse_facts(tree: Any) -> Facts:
     Raises ValueError, with a message of one line, where a value has a wrong type.
     """
     try:
-        return msgspec.convert(tree, Facts)
+        return msgspec.convert(tree, Facts, dec_hook=lambda kind, value: kind(value))
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None
-
-
-def _file_name(path: str | None) -> str | None:
-    return None if path is None else path.rpartition("/")[2]

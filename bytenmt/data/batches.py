@@ -125,37 +125,25 @@ def assemble(corpus: ParallelCorpus, indices: Indices) -> Batch:
     return Batch(source, source_len, target, target_len)
 
 
-def _pinned(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a copy in page-locked memory, which PyTorch uses again when copies from it have ended."""
-    import torch  # here: texts are read without it
-
-    pinned: npt.NDArray[Any] = torch.from_numpy(values).pin_memory().numpy()
-    return pinned
-
-
 def batches(
     corpus: ParallelCorpus,
     plan: EpochPlan,
     first: int = 0,
     *,
     share: tuple[int, int] = (0, 1),
-    pin: bool = False,
     change: Callable[[Batch, int], Batch] | None = None,
 ) -> Iterator[Batch]:
     """Yield the batches of a plan from batch `first` on; a thread assembles a few of them ahead.
 
-    share (rank, size): yield of each batch only the rows rank, rank + size, …; they may be none. pin: put
-    them in page-locked memory, from which a GPU copies by itself. change: called by the thread with each
-    batch (this share of it) and its number, returns the batch to use instead. An error of the thread is
-    raised here; the thread ends with the iterator.
+    share (rank, size): yield of each batch only the rows rank, rank + size, …; they may be none.
+    change: called by the thread with each batch (this share of it) and its number, returns the batch to use
+    instead. An error of the thread is raised here; the thread ends with the iterator.
     """
     rank, size = share
 
     def make(index: int) -> Batch:
         batch = assemble(corpus, plan.batch(index)[rank::size])
-        if change is not None:
-            batch = change(batch, index)
-        return Batch(*(_pinned(part) for part in batch)) if pin else batch
+        return batch if change is None else change(batch, index)
 
     thread = ThreadPoolExecutor(1, "batches")
     try:

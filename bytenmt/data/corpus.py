@@ -5,30 +5,14 @@ Several pairs of files make one corpus; nothing is copied, each text is read whe
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from bytenmt.config.facts import PairFiles as PairFiles
 from bytenmt.config.fields import Option, Weight, check_values
-from bytenmt.data.text_file import LONGEST_LINE, Indices, Lengths, TextFile, check_file
+from bytenmt.data.text_file import LONGEST_LINE, Indices, Lengths, TextFile
 from bytenmt.errors import DataError
-
-SPACES = np.frombuffer(b" \t\v\f\r", np.uint8)
-
-
-class PairFiles(NamedTuple):
-    """The files of one corpus: src and tgt, tgt alone for a model without a source, or tsv alone."""
-
-    src: Path | None = None  # the sources, one a line
-    tgt: Path | None = None  # the targets, one a line
-    tsv: Path | None = None  # a table of lines `source TAB target`
-    weight: float = 1.0  # how often its pairs occur in an epoch; 0.5: a random half of them
-
-    @property
-    def has_source(self) -> bool:
-        """True if there are sources: a file of them, or a table."""
-        return self.src is not None or self.tsv is not None
 
 
 class CorpusPart(NamedTuple):
@@ -88,17 +72,15 @@ class ParallelCorpus:
         Pairs with a side longer than its limit in bytes are left out; None is no limit. Raises DataError for
         a file that cannot be read, unequal numbers of lines, or if only some have a source.
         """
-        for pair in files:  # all at once: a wrong name is told before anything takes its time
+        for pair in files:
             check_values({"weight": pair.weight}, {"weight": Option("weight", Weight, 1.0, "")})
-            for path in filter(None, pair[:3]):
-                check_file(path)
         parts = []
-        for src, tgt, tsv, weight in files:
-            if tsv is not None:
-                parts.append(CorpusPart(*TextFile.open(tsv).split(), weight))
-            elif tgt is not None:
-                source = None if src is None else TextFile.open(src)
-                parts.append(CorpusPart(source, TextFile.open(tgt), weight))
+        for pair in files:
+            if pair.tsv is not None:
+                parts.append(CorpusPart(*TextFile.open(pair.tsv).split(), pair.weight))
+            elif pair.tgt is not None:
+                source = None if pair.src is None else TextFile.open(pair.src)
+                parts.append(CorpusPart(source, TextFile.open(pair.tgt), pair.weight))
         return cls._from_parts(parts, max_source_bytes, max_target_bytes)
 
     @classmethod
@@ -217,6 +199,6 @@ def _concatenate(arrays: Sequence[Lengths]) -> Lengths:
 def _white_lines(text: TextFile) -> Indices:
     """Return the lines, from 0, of white space alone."""
     candidates = np.flatnonzero(text.lengths > 0)
-    candidates = candidates[np.isin(text.data[text.starts[candidates]], SPACES)]
+    candidates = candidates[text.data[text.starts[candidates]] <= ord(" ")]
     white = [line for line in candidates.tolist() if text.line(line).decode().isspace()]
     return np.array(white, np.int64)

@@ -3,15 +3,13 @@
 Looks at samples, so that a large corpus takes no more than a moment.
 """
 
-import re
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
 
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.sentences import languages_of_files, sentence_ends
-from bytenmt.data.text_file import Bytes, Indices, repair_warning
+from bytenmt.data.text_file import Indices, repair_warning
 
 N_LISTED = 10  # line numbers that are named
 MOST_COUNTED = 20_000  # lines of a part that are searched for several sentences
@@ -19,8 +17,6 @@ MOST_COMPARED = 100_000  # pairs among which duplicates are counted
 MANY_DUPLICATES = 0.2  # share of pairs
 N_VALID, N_CANDIDATES = 50, 1000  # validation pairs looked for; pairs of their lengths that are compared
 MANY_SEEN = 0.1  # share of those validation pairs
-N_PIECES, PIECE_BYTES = 5, 64  # of a validation text that are looked for
-SEARCHED_BYTES = 1 << 26  # of a training text
 
 
 def inventory(corpus: ParallelCorpus) -> list[str]:
@@ -54,14 +50,15 @@ def warnings_of_pairs(corpus: ParallelCorpus, valid: ParallelCorpus) -> Iterator
         if len(text.repaired):
             yield repair_warning(text.path, len(text.repaired), len(text))
     n_compared = min(len(corpus), MOST_COMPARED)
-    pairs = {_pair(corpus, k) for k in range(n_compared)}
-    if n_compared - len(pairs) > MANY_DUPLICATES * n_compared:
-        yield (
-            f"{1 - len(pairs) / n_compared:.0%} of the first {n_compared:,} training pairs repeat another"
-            " one: remove exact duplicates"
-        )
-    chosen = range(0, len(valid), -(-len(valid) // N_VALID))
-    n_seen = sum(_is_in(corpus, valid, k) for k in chosen)
+    n_repeated = n_compared - len({_pair(corpus, k) for k in range(n_compared)})
+    if n_repeated > MANY_DUPLICATES * n_compared:
+        yield f"{n_repeated:,} of the first {n_compared:,} training pairs repeat others: remove duplicates"
+    chosen, n_seen = range(0, len(valid), -(-len(valid) // N_VALID)), 0
+    for k in chosen:
+        alike = corpus.target_lengths == valid.target_lengths[k]
+        alike &= corpus.source_lengths == valid.source_lengths[k]
+        candidates = np.flatnonzero(alike)[:N_CANDIDATES].tolist()
+        n_seen += _pair(valid, k) in (_pair(corpus, i) for i in candidates)
     if n_seen and n_seen >= MANY_SEEN * len(chosen):
         yield (
             f"{n_seen} of {len(chosen)} validation pairs that were looked for ({valid.parts[0].name}) are"
@@ -70,34 +67,7 @@ def warnings_of_pairs(corpus: ParallelCorpus, valid: ParallelCorpus) -> Iterator
 
 
 def _pair(corpus: ParallelCorpus, k: int) -> tuple[bytes, bytes]:
-    return corpus.source(k) if corpus.has_source else b"", corpus.target(k)
-
-
-def _is_in(corpus: ParallelCorpus, valid: ParallelCorpus, k: int) -> bool:
-    """Return whether the k-th validation pair is one of the first training pairs of its lengths."""
-    alike = (corpus.target_lengths == valid.target_lengths[k]) & (
-        corpus.source_lengths == valid.source_lengths[k]
-    )
-    pair = _pair(valid, k)
-    return any(_pair(corpus, i) == pair for i in np.flatnonzero(alike)[:N_CANDIDATES].tolist())
-
-
-def warnings_of_texts(texts: Sequence[tuple[Path, Bytes]], path: Path, valid: Bytes) -> Iterator[str]:
-    """Yield a warning for each training text of a language model that seems to contain the validation text.
-
-    Some short pieces of the validation text, which is not empty, are searched for in each of `texts` (path,
-    bytes); more than half of them must occur.
-    """
-    length = min(PIECE_BYTES, len(valid))
-    begins = np.linspace(0, len(valid) - length, N_PIECES).astype(int)
-    pieces = {valid[begin : begin + length].tobytes() for begin in begins.tolist()}
-    for name, data in texts:
-        seen = sum(re.search(re.escape(piece), data[:SEARCHED_BYTES].data) is not None for piece in pieces)
-        if 2 * seen > len(pieces):
-            yield (
-                f"the validation text {path} stands in the training text {name}: its bits per byte will"
-                " tell what is remembered, not what is learnt"
-            )
+    return corpus.source(k), corpus.target(k)
 
 
 def multi_sentence_share(corpus: ParallelCorpus) -> float:

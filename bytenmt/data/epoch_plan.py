@@ -33,11 +33,6 @@ class EpochPlan(NamedTuple):
         """The number of batches in the epoch."""
         return len(self.sequence)
 
-    @property
-    def n_bytes(self) -> int:
-        """The size of all batches together in bytes, source and target, EOS and padding included."""
-        return int((np.diff(self.bounds) * self.shapes.sum(axis=1)).sum())
-
     def batch(self, index: int) -> Indices:
         """Return the indices of the corpus' pairs in the batch that is used as number `index`, (n,) int64."""
         place = self.sequence[index]

@@ -124,7 +124,7 @@ def is_sign(character: str) -> bool:
     return unicodedata.category(character).startswith("P") or low <= character <= high
 
 
-def languages_of_files(names: Iterable[str]) -> tuple[str, ...]:
+def languages_of_files(names: Iterable[str | PurePath]) -> tuple[str, ...]:
     """Guess the language of texts by the names of their files, as train.en or train.de.gz: return its code,
     or UNKNOWN_LANGUAGE if the names tell none or several."""
     codes = set()

@@ -5,6 +5,7 @@ read in place. A packed file is decompressed into memory by the libraries, which
 with lines that are not UTF-8 is copied there, repaired.
 """
 
+import errno
 import gzip
 import lzma
 import mmap
@@ -175,27 +176,13 @@ def stored_path(path: Path) -> str:
     return os.fsencode(path.resolve()).decode("utf-8", "replace")
 
 
-def check_file(path: Path) -> None:
-    """Raise DataError if the path is neither a file nor a named pipe, or is compressed in a format that is
-    not supported (by its suffix)."""
-    if os.path.isdir(path):  # unlike Path.is_dir, whatever the name
-        raise DataError(f"{path} is a directory: give the name of a file in it")
-    if not os.path.exists(path):
-        raise DataError(f"{path} does not exist: check its name")
-    if not path.is_file() and not path.is_fifo():
-        raise DataError(f"{path} is not a regular file: write its text to a file and give that one")
-    if path.suffix in OTHER_PACKINGS:
-        raise DataError(f"{path} is packed as {path.suffix}: unpack it, or pack it as .gz, .xz or .zst")
-
-
 def read_bytes(path: Path) -> Bytes:
     """Return the bytes of a file or a named pipe as (size,) uint8: a memory map of a plain file, else a copy
     in memory, decompressed. Raises DataError."""
-    check_file(path)
     try:
         if is_packed(path) or path.is_fifo() or path.stat().st_size == 0:  # which cannot be mapped
             return np.frombuffer(bytearray().join(pieces_of(path)), np.uint8)
-        with open(path, "rb") as file:
+        with _open(path) as file:
             return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
@@ -206,7 +193,6 @@ def pieces_of(path: Path, size: int = 1 << 16) -> Iterator[bytes]:
 
     Raises DataError, also for a packed file whose library finds it damaged or cut off.
     """
-    check_file(path)
     try:
         with _open(path) as file:
             while piece := file.read1(size):  # of a pipe as much as there is
@@ -222,7 +208,10 @@ def is_packed(path: Path) -> bool:
 
 
 def _open(path: Path) -> Any:
-    """Open a file of bytes, decompressed where its name says that it is packed."""
+    """Open a file of bytes, decompressed where its name says that it is packed. Raises OSError, also for
+    packings that are not supported."""
+    if path.suffix in OTHER_PACKINGS:
+        raise OSError(errno.EINVAL, "unpack it, or pack it as .gz, .xz or .zst")
     if path.suffix == ".gz":
         return gzip.open(path)
     if path.suffix == ".xz":

@@ -85,9 +85,6 @@ def unit_pairs(path: Path, name: str, pair: tuple[str, str] | None) -> Iterator[
     name: the format. pair: source and target language, which a TMX needs. Of a table the first two columns
     are read; a TMX may be larger than the memory. Raises DataError.
     """
-    from bytenmt.data.text_file import check_file  # which imports Numba; a server's child does without
-
-    check_file(path)
     if name == "tmx" and pair is not None:
         from bytenmt.documents import tmx
 

@@ -31,7 +31,7 @@ from bytenmt.architectures.registry import build_model
 from bytenmt.checkpoints.checkpoint import load_weights, model_tensors, read_initial_weights
 from bytenmt.checkpoints.quantize import write_rounded
 from bytenmt.checkpoints.weights import PUBLISHED, read_run
-from bytenmt.config.facts import CorpusFact, Facts
+from bytenmt.config.facts import Facts, PairFiles
 from bytenmt.config.schema import Config
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.text_file import TextFile
@@ -87,7 +87,7 @@ def adapt(
     pairs: Sequence[Pair],
     output: Path,
     *,
-    name: str,
+    names: Sequence[str],
     probe: Sequence[Pair] = (),
     seed: int = 1,
     reporter: Reporter = SILENT,
@@ -95,7 +95,7 @@ def adapt(
     """Fine-tune a translation model on (source, target) pairs, as of a translation memory, without forgetting
     other text; write it as output/model.safetensors, in the precision of the model's file.
 
-    model: a run folder or a weights file; name: of the memory, recorded in the new file; probe: pairs of
+    model: a run folder or a weights file; names: of the memories, recorded in the new file; probe: pairs of
     other text on which the model must stay as good, see read_probe. Raises BytenmtError, and writes no model,
     where the pairs are too few or do not help.
     """
@@ -122,7 +122,7 @@ def adapt(
                 f"the {len(held_out)} held-out pairs of {len(unique)} get no better: nothing was written;"
                 " give more pairs, or pairs that are more like each other"
             )
-        facts = _facts(stored.facts, unique, name, n_updates)
+        facts = _facts(stored.facts, unique, names, n_updates)
         tested = Path(folder) / PUBLISHED
         write_rounded(tested, _mix_weights(old, new, factor), config, facts, stored.precision)
         report = AdaptationReport(
@@ -269,7 +269,7 @@ def _measure(model: Path, pairs: Sequence[Pair], reporter: Reporter = SILENT) ->
     return Measurement(_bits_per_byte(runtime.make_reader(), pairs), chrf)
 
 
-def _facts(old: Facts, pairs: Sequence[Pair], name: str, n_updates: int) -> Facts:
+def _facts(old: Facts, pairs: Sequence[Pair], names: Sequence[str], n_updates: int) -> Facts:
     """Return the facts of the adapted model: it has learned the former text and the pairs."""
     n_bytes = [sum(len(pair[side].encode()) for pair in pairs) for side in (0, 1)]
     return msgspec.structs.replace(
@@ -278,5 +278,5 @@ def _facts(old: Facts, pairs: Sequence[Pair], name: str, n_updates: int) -> Fact
         pairs=(old.pairs or 0) + len(pairs),
         source_bytes=(old.source_bytes or 0) + n_bytes[0],
         target_bytes=(old.target_bytes or 0) + n_bytes[1],
-        corpora=(*old.without_folders().corpora, CorpusFact(tsv=name)),
+        corpora=(*old.without_folders().corpora, *(PairFiles(tsv=Path(name)) for name in names)),
     )

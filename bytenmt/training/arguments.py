@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from bytenmt.checkpoints.weights import has_checkpoint, read_config, read_run
-from bytenmt.config.schema import Config, architecture, check_names, config_tree, parse_config, resolve_config
-from bytenmt.config.tree import assign, assign_value, merge, merge_settings, preset_tree
-from bytenmt.data.corpus import PairFiles
+from bytenmt.config.facts import PairFiles
+from bytenmt.config.schema import Config, config_tree, resolve_config
+from bytenmt.config.tree import assign, assign_value, merge, merge_settings
 from bytenmt.errors import BytenmtError, ConfigError
 
 GPU_BATCH = 8  # times a preset's batch, where there is a GPU and train.max_tokens is not set
@@ -53,16 +54,9 @@ def configuration(
         if init_from is None:
             config = resolve_config(arch, preset, given)
             return scale_batch_for_gpu(config, given) if on_gpu else config
-        model = read_config(init_from).model
-        model_arch = architecture(model)
-        if arch not in (None, model_arch):
-            raise ConfigError(
-                f"--arch is {arch!r}, but --init-from {init_from} is {model_arch!r}: leave --arch out"
-            )
-        tree = preset_tree(model_arch, preset or "small", model.source)
-        tree["model"] = msgspec.to_builtins(model)
+        tree = {"model": msgspec.to_builtins(read_config(init_from).model)}
         merge(tree, given)
-        return check_names(parse_config(tree))
+        return resolve_config(arch, preset, tree)
     if not resume:
         raise BytenmtError(
             f"{run} already holds a run: continue it with --resume, or give another folder as -o"
@@ -93,8 +87,8 @@ def scale_batch_for_gpu(config: Config, given: Mapping[str, Any]) -> Config:
     if "max_tokens" in given_train:
         return config
     lr = train.lr if "lr" in given_train else train.lr * GPU_BATCH**0.5
-    larger = msgspec.structs.replace(train, max_tokens=GPU_BATCH * train.max_tokens, lr=lr)
-    return msgspec.structs.replace(config, train=larger)
+    larger = replace(train, max_tokens=GPU_BATCH * train.max_tokens, lr=lr)
+    return replace(config, train=larger)
 
 
 def texts_of_run(run: Path) -> tuple[list[PairFiles], PairFiles | None]:
@@ -103,15 +97,7 @@ def texts_of_run(run: Path) -> tuple[list[PairFiles], PairFiles | None]:
     The former are empty, the latter None, where a program that calls Trainer itself did not record them.
     """
     facts = read_run(run, "last")[1].facts
-    files = [_pair_files(fact.src, fact.tgt, fact.tsv, fact.weight) for fact in facts.corpora]
-    files += [PairFiles(tgt=Path(text.path)) for text in facts.texts]
-    valid = facts.valid
-    return files, None if valid is None else _pair_files(valid.src, valid.tgt, valid.tsv)
-
-
-def _pair_files(src: str | None, tgt: str | None, tsv: str | None, weight: float = 1.0) -> PairFiles:
-    source, target, table = (None if name is None else Path(name) for name in (src, tgt, tsv))
-    return PairFiles(source, target, table, weight)
+    return [*facts.corpora, *(PairFiles(tgt=Path(text.path)) for text in facts.texts)], facts.valid
 
 
 def files_to_train_on(
@@ -136,7 +122,13 @@ def files_to_train_on(
     elif resume and not any(texts):
         raise BytenmtError(f"--resume: {run} holds nothing to continue: give the training text to begin")
     if any(texts) or not files:
-        files = _training_files(texts, weights)
+        files = _training_files(texts)
+    if weights and len(weights) != len(files):
+        raise BytenmtError(
+            f"{len(weights)} --weight for {len(files)} corpora: give one for each --tgt, then each --tsv"
+        )
+    if weights:
+        files = [replace(pair, weight=weight) for pair, weight in zip(files, weights, strict=True)]
     if own_valid is not None and not any(valid):
         return files, own_valid
     src, tgt, tsv, text = valid
@@ -151,7 +143,7 @@ def files_to_train_on(
     return files, PairFiles(src, tgt) if tsv is None else PairFiles(tsv=tsv)
 
 
-def _training_files(texts: Sequence[Sequence[Path]], weights: Sequence[float]) -> list[PairFiles]:
+def _training_files(texts: Sequence[Sequence[Path]]) -> list[PairFiles]:
     """Return the training corpora: (src, tgt) pairs, then tsv files; or the texts of a language model."""
     src, tgt, tsv, text = texts
     if text and (src or tgt or tsv):
@@ -162,12 +154,7 @@ def _training_files(texts: Sequence[Sequence[Path]], weights: Sequence[float]) -
     files += [*(PairFiles(tsv=path) for path in tsv), *(PairFiles(tgt=path) for path in text)]
     if not files:
         raise BytenmtError("no training text: give --src and --tgt, or --tsv; or --text for a language model")
-    if weights and len(weights) != len(files):
-        raise BytenmtError(
-            f"{len(weights)} --weight for {len(files)} corpora: give one for each --tgt, then each --tsv"
-        )
-    weights = weights or [1.0] * len(files)
-    return [pair._replace(weight=weight) for pair, weight in zip(files, weights, strict=True)]
+    return files
 
 
 def settings_tree(settings: Mapping[str, Any] | Iterable[str], train: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,16 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from bytenmt.architectures.base import Model
-from bytenmt.architectures.section import architecture
 from bytenmt.architectures.tensor_tree import map_tensors, tensors
-from bytenmt.config.facts import CorpusFact, Facts, TextFact
+from bytenmt.config.facts import Facts, PairFiles, TextFact
 from bytenmt.config.schema import Config
-from bytenmt.data.corpus_report import warnings_of_texts
 from bytenmt.data.text_file import read_bytes, stored_path
 from bytenmt.data.windows import Bytes, Streams, WindowBatch, serial_windows, shuffled_windows
 from bytenmt.distributed import SINGLE_PROCESS, Group
@@ -65,22 +62,15 @@ class LanguageModelObjective:
             self._n_rows = self._count_rows()
 
     def report(self, reporter: Reporter) -> None:
-        """Report the sizes of the texts, and warn where they contain the validation text."""
+        """Report the sizes of the texts."""
         assert self._valid is not None
         for path, data in (*self._texts, self._valid):
             reporter.say(f"{path}: {len(data):,} bytes")
-        for line in warnings_of_texts(self._texts, *self._valid):
-            reporter.warn(line)
 
     def _count_rows(self) -> int:
         """Return the rows of a batch, of all processes."""
         train = self.train
-        width = train.context + train.window
-        if self._carries and train.context:
-            raise ConfigError(
-                f"train.context is for convolutional models: {architecture(self.config.model)} carries its"
-                " state from window to window; set it to 0"
-            )
+        width = train.window + (0 if self._carries else train.context)
         for path, data in self._texts:
             if len(data) < width:
                 raise DataError(
@@ -123,7 +113,7 @@ class LanguageModelObjective:
         """
         nats = torch.zeros((), dtype=torch.float64, device=self.device)
         for window in (window for window in batches if len(window.read)):
-            read, truth, skipped = (self._on_device(part) for part in window[:3])
+            read, truth, skipped = (torch.from_numpy(part).to(self.device) for part in window[:3])
             if self.train.byte_dropout:
                 read = drop_bytes(read, self.train.byte_dropout)
             state = model.start(_memory(model, len(read))) if window.fresh else self.carried
@@ -136,12 +126,6 @@ class LanguageModelObjective:
                     lambda part: part.detach().clone(memory_format=torch.contiguous_format), state
                 )
         return nats
-
-    def _on_device(self, part: npt.NDArray[Any]) -> Tensor:
-        tensor = torch.from_numpy(part)
-        if self.device.type == "cuda" and torch.cuda.is_available():
-            tensor = tensor.pin_memory()  # copied while the GPU computes
-        return tensor.to(self.device, non_blocking=True)
 
     def loss(
         self, model: Model[Any, Any], read: Tensor, truth: Tensor, skipped: Tensor, state: Any
@@ -201,7 +185,7 @@ class LanguageModelObjective:
     def facts(self) -> Facts:
         """Return the paths and sizes of the texts, for the checkpoint."""
         texts = tuple(TextFact(stored_path(path), len(data)) for path, data in self._texts)
-        valid = None if self._valid is None else CorpusFact(tgt=stored_path(self._valid[0]))
+        valid = None if self._valid is None else PairFiles(tgt=Path(stored_path(self._valid[0])))
         return Facts(texts=texts, valid=valid)
 
 

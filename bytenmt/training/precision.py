@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
-import llvmlite.binding
 import torch
 
 from bytenmt.config.schema import ModelConfig, TrainConfig
@@ -29,11 +28,8 @@ def has_fast_bf16() -> bool:
 
     Without such instructions a product in bf16 takes up to 70 times as long.
     """
-    try:
-        features: Mapping[str, bool] = llvmlite.binding.get_host_cpu_features()
-    except RuntimeError:  # not told on this machine
-        features = {}
-    native = any(features.get(name, False) for name in ("avx512bf16", "amx-bf16"))
+    capabilities: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # of PyTorch 2.12
+    native = bool(capabilities.get("avx512_bf16"))
     return native and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
 
 

@@ -12,11 +12,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from msgspec.structs import replace
@@ -48,13 +48,6 @@ MOST_BITS, MOST_UPDATES = 16.0, 50  # of a byte, after so many updates: worse th
 SHARE = 0.05  # of the training time that validations may take where their interval is a time left to us
 
 
-class TrainingOutcome(NamedTuple):
-    """The result of `train`: where and why it ended."""
-
-    update: int  # the number of the last update
-    signal: int = 0  # the signal that stopped it, as SIGINT; 0: it has come to its end
-
-
 def train(
     run: Path,
     config: Config,
@@ -68,31 +61,29 @@ def train(
     reporter: Reporter = SILENT,
     watch: Callable[[Record], None] | None = None,
     threads: int | None = None,
-) -> TrainingOutcome:
-    """Train a model into the folder `run`, as one process of `group`.
+) -> int:
+    """Train a model into the folder `run`, as one process of `group`; return the number of the signal that
+    stopped it, as SIGINT, or 0 where it has come to its end.
 
     files, valid: the training and the validation text, all with a source, or all targets alone for a language
     model. resume: continue from the run's checkpoint if it has one, else begin a new run. init_from: a run
     whose weights a new run begins with; ignored for a resumed one. watch: called with each record of
     metrics.jsonl, in the leading process. threads: of the CPU; None: as many as the resumed run had, for a
-    new one as many as cores are idle. Raises BytenmtError before anything is written where an input cannot be
-    used.
+    new one PyTorch's number. Raises BytenmtError before anything is written where an input cannot be used.
     """
     _check(config, files)
     leader_reporter = reporter if group.is_leader else SILENT
-    with preserve_thread_count(), training_lock(run) if group.is_leader else nullcontext():
+    with preserve_thread_count(), ExitStack() as stack:
         is_resumed = resume and group.broadcast(has_checkpoint(run))
         # 1) the configuration, with the precision of this machine, and the text
-        config = group.on_leader(
-            lambda: _settle_precision(config, read_config(run) if is_resumed else None, device)
-        )
+        if config.train.precision == "auto":  # a run keeps it on another machine
+            model = config.model
+            precision = group.on_leader(
+                lambda: read_config(run).train.precision if is_resumed else precision_of(device, model)
+            )
+            config = replace(config, train=replace(config.train, precision=precision))
         objective = _open_texts(config, files, valid, device, group)
         facts = objective.facts()
-        if group.is_leader:
-            objective.report(reporter)
-            if facts.multi_sentence_share is not None:
-                share = f"{facts.multi_sentence_share:.1%}"
-                reporter.say(f"{share} of the training lines contain several sentences")
         # 2) model and optimiser, fresh or as they were
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # TF32
@@ -106,20 +97,25 @@ def train(
             leader_reporter.say(f"starting from the weights of {file}")
         progress = trainer.progress
         # Batches differ in shape: with 1,024 entries, as it has by default, oneDNN's cache of compiled matrix
-        # products takes 800 MB and saves no time.
+        # products takes 800 MB and saves no time. Other programs that the caller starts are as fast with it.
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
         if threads is not None or device.type == "cpu":
-            progress.threads = threads or min(progress.threads, n_cores()) or idle_threads()
+            progress.threads = threads or min(progress.threads or torch.get_num_threads(), n_cores())
             torch.set_num_threads(progress.threads)
         # 3) the run folder, and the loop
         log = None
         if group.is_leader:
+            stack.enter_context(training_lock(run))
+            objective.report(reporter)
+            if facts.multi_sentence_share is not None:
+                share = f"{facts.multi_sentence_share:.1%}"
+                reporter.say(f"{share} of the training lines contain several sentences")
             write_atomically(run / CONFIG, config_toml(config).encode())
             log = MetricsLog(run, progress.update, watch)
         loop = TrainingLoop(run, trainer, facts, log, leader_reporter)
         if is_resumed and loop.has_ended():
             leader_reporter.say(f"{run} is finished at update {progress.update}: raise its limits to go on")
-            return TrainingOutcome(progress.update)
+            return 0
         if is_resumed:
             leader_reporter.say(f"resuming {run} at update {progress.update}")
         elif resume:
@@ -128,7 +124,7 @@ def train(
         number = loop.go()
         stopped = f"stopped at update {progress.update}, saved; continue with --resume"
         leader_reporter.say(stopped if number else _describe_end(run, trainer))
-        return TrainingOutcome(progress.update, number)
+        return number
 
 
 def _check(config: Config, files: Sequence[PairFiles]) -> None:
@@ -170,15 +166,6 @@ def _open_texts(
     return TranslationObjective(config, corpus, valid_corpus, device, group)
 
 
-def _settle_precision(config: Config, saved: Config | None, device: torch.device) -> Config:
-    """Return the configuration with the precision that "auto" stands for, so that a run keeps it on another
-    machine."""
-    if config.train.precision != "auto":
-        return config
-    precision = precision_of(device, config.model) if saved is None else saved.train.precision
-    return replace(config, train=replace(config.train, precision=precision))
-
-
 def _check_same_text(run: Path, saved: Facts, now: Facts) -> None:
     """Raise BytenmtError where a run was trained on another amount of text."""
 
@@ -208,21 +195,6 @@ def preserve_thread_count() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def idle_threads() -> int:
-    """Return how many CPU threads a training should use: as many as cores are idle by the machine's load
-    average of the last minute, at least one and at most PyTorch's default.
-
-    Threads that wait for one another at every operation are very slow on cores that others use: on a busy
-    machine two threads can take several times the CPU time of one. With OMP_NUM_THREADS set it is PyTorch's
-    own number.
-    """
-    default = torch.get_num_threads()
-    if "OMP_NUM_THREADS" in os.environ:
-        return default
-    idle = (os.cpu_count() or 1) - os.getloadavg()[0]
-    return max(1, min(default, n_cores(), math.floor(idle + 0.5)))
 
 
 def _describe(trainer: Trainer) -> str:

@@ -200,8 +200,8 @@ class Trainer:
                 f" its weights, --init-from {run}"
             ) from None
         self.progress = copy(saved.facts.progress or Progress())
-        if not has_best:
-            self.progress.best = None
+        if not has_best:  # the next validation is the best
+            self.progress.best, self.progress.best_update, self.progress.waited = None, 0, 0
         return saved.facts
 
     def begin_with(self, tensors: dict[str, Tensor], file: Path) -> None:

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from bytenmt.architectures.base import Model
-from bytenmt.config.facts import CorpusFact, Facts
+from bytenmt.config.facts import Facts, PairFiles
 from bytenmt.config.schema import Config
 from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.batches import Batch, batches
@@ -46,12 +47,8 @@ class BatchShare(NamedTuple):
 
 
 def to_device(batch: Batch, device: torch.device) -> Any:
-    """Copy a Batch of NumPy arrays to a device: return a Batch of tensors of the same shapes and types.
-
-    Copies from pinned memory run in parallel; PyTorch knows them by the first addresses of the arrays, which
-    must not be slices: their memory would be used again too early.
-    """
-    return Batch(*(torch.from_numpy(part).to(device, non_blocking=True) for part in batch))  # type: ignore[arg-type]
+    """Copy a Batch of NumPy arrays to a device: return a Batch of tensors of the same shapes and types."""
+    return Batch(*(torch.from_numpy(part).to(device) for part in batch))  # type: ignore[arg-type]
 
 
 class TranslationObjective:
@@ -105,8 +102,7 @@ class TranslationObjective:
                 bounds=corpus.bounds,
                 weights=[part.weight for part in corpus.parts],
             )
-            pin = self.device.type == "cuda"
-            assembled = batches(corpus, plan, batch, share=share, pin=pin, change=change)
+            assembled = batches(corpus, plan, batch, share=share, change=change)
             for behind, data in enumerate(assembled, batch + 1):
                 yield BatchShare(data, number, behind, plan.n_batches)
             batch = 0
@@ -199,8 +195,6 @@ class TranslationObjective:
             "valid_chrf": scores.chrf,
             "valid_bleu": scores.bleu,
             "valid_exact_match": scores.exact_match,
-            "chrf_signature": scores.chrf_signature,
-            "bleu_signature": scores.bleu_signature,
             "samples": [
                 {"source": source.decode(), "reference": reference, "translation": text}
                 for source, reference, text in zip(lines[:N_SAMPLES], truth, texts, strict=False)
@@ -217,17 +211,17 @@ class TranslationObjective:
             pairs=len(corpus),
             source_bytes=int(corpus.source_lengths.sum(dtype="int64")),
             target_bytes=int(corpus.target_lengths.sum(dtype="int64")),
-            corpora=tuple(map(_corpus_fact, corpus.parts)),
-            valid=None if self.valid is None else _corpus_fact(self.valid.parts[0]),
+            corpora=tuple(map(_files_of, corpus.parts)),
+            valid=None if self.valid is None else _files_of(self.valid.parts[0]),
             multi_sentence_share=round(multi_sentence_share(corpus), 6),
             patterns=PATTERNS_VERSION if self.config.data.sentinels else None,
         )
 
 
-def _corpus_fact(part: CorpusPart) -> CorpusFact:
+def _files_of(part: CorpusPart) -> PairFiles:
     """Return where the files of a part of a corpus lie: a target alone, both sides, or a table."""
-    paths = [stored_path(text.path) for text in part.files]
+    paths = [Path(stored_path(text.path)) for text in part.files]
     if part.src is None:
-        return CorpusFact(tgt=paths[0], weight=part.weight)
+        return PairFiles(tgt=paths[0], weight=part.weight)
     src, tgt, tsv = (*paths, None) if len(paths) > 1 else (None, None, *paths)
-    return CorpusFact(src, tgt, tsv, part.weight)
+    return PairFiles(src, tgt, tsv, part.weight)

@@ -14,7 +14,7 @@ from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.checkpoints.checkpoint import model_tensors, save_checkpoint
 from bytenmt.checkpoints.quantize import round_arrays
 from bytenmt.checkpoints.weights import NGRAM_TABLES, SCALE, read_run, restore_weights
-from bytenmt.config.facts import CorpusFact, Facts, TextFact
+from bytenmt.config.facts import Facts, PairFiles, TextFact
 from bytenmt.decoding.cpu.packing import pack_model
 from tools.average import average
 
@@ -126,14 +126,14 @@ def test_a_file_that_is_handed_on_tells_no_folders(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", "luong")
     facts = Facts(
         pairs=3,
-        corpora=(CorpusFact("/home/me/a.ko", "/home/me/a.en"), CorpusFact(tsv="file:///home/me/%E9.tsv")),
+        corpora=(PairFiles(Path("/home/me/a.ko"), Path("/home/me/a.en")), PairFiles(tsv=Path("/home/me/t"))),
         texts=(TextFact("/home/me/text", 7),),
     )
     save_checkpoint(run, 80, read(run), {}, Run(run).config, facts, best=True)
     output = convert(run, "int8")
     assert b"/home/me" not in output.read_bytes() and b"/home/me" in (run / "last.safetensors").read_bytes()
     told = read_run(output)[1].facts
-    assert told.corpora == (CorpusFact("a.ko", "a.en"), CorpusFact(tsv="%E9.tsv"))
+    assert told.corpora == (PairFiles(Path("a.ko"), Path("a.en")), PairFiles(tsv=Path("t")))
     assert (told.update, told.pairs, told.texts) == (80, 3, (TextFact("text", 7),))
     average([run], tmp_path / "mean.safetensors")
     assert b"/home/me" not in (tmp_path / "mean.safetensors").read_bytes()

@@ -7,7 +7,7 @@ from command_line import invoke
 from made_up_engine import make_run
 
 from bytenmt.checkpoints.weights import read_run
-from bytenmt.config.facts import CorpusFact, Facts, FlagThresholds
+from bytenmt.config.facts import Facts, FlagThresholds, PairFiles
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +19,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = [f"{word} {number}" for number in range(30) for word in ("a", "bc", "def", "g")]
     (folder / "src").write_text("".join(f"{line}\n" for line in lines))
     (folder / "tgt").write_text("".join(f"{line}{line}\n" for line in lines))
-    facts = Facts(valid=CorpusFact(str(folder / "src"), str(folder / "tgt")))
+    facts = Facts(valid=PairFiles(folder / "src", folder / "tgt"))
     make_run(folder / "run", settings=("data.empty_source=0.1",), facts=facts)
     return folder
 

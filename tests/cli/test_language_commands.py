@@ -62,7 +62,7 @@ def test_the_n_gram_stands_beside_the_figure() -> None:
     assert "reference" not in accepted("predict tells text --no-reference")
     for run, size, why in (
         ("tells", -1, "has changed"),
-        ("tells", None, "does not exist"),
+        ("tells", None, "cannot be read: No such file"),
         ("no_source", None, "does not record"),
     ):
         Path("learnt").write_bytes(LEARNT[:size])

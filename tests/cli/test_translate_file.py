@@ -13,7 +13,7 @@ from made_up_engine import made_up_translator
 
 from bytenmt.cli import inputs, translate_file
 from bytenmt.cli.files import writer
-from bytenmt.config.facts import CorpusFact, Facts
+from bytenmt.config.facts import Facts, PairFiles
 from bytenmt.decoding.translator import Translator
 from bytenmt.reporter import Bar
 from tools.verify.made_up_translations import SAMPLES
@@ -24,7 +24,7 @@ PO = (SAMPLES / "catalogue.po.in").read_text()
 @pytest.fixture(autouse=True)
 def capitals(monkeypatch: pytest.MonkeyPatch) -> None:
     """No run is loaded, and the engine is made up."""
-    facts = Facts(corpora=(CorpusFact("/data/train.en", "/data/train.de.gz"),))
+    facts = Facts(corpora=(PairFiles(Path("/data/train.en"), Path("/data/train.de.gz")),))
     loaded = SimpleNamespace(has_source=True, has_sentinels=False, runs=[SimpleNamespace(facts=facts)])
     monkeypatch.setattr(inputs, "load_models", lambda *_, **__: loaded)
 

@@ -12,7 +12,7 @@ from made_up_engine import make_run
 
 from bytenmt.checkpoints.quantize import convert, write_rounded
 from bytenmt.checkpoints.weights import read_run, restore_weights
-from bytenmt.config.facts import CorpusFact
+from bytenmt.config.facts import PairFiles
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.training import adaptation
@@ -30,7 +30,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "old.safetensors"
     convert(make_run(tmp_path / "run", "convs2s"), path, "int8")
     contents = read_run(path)[1]
-    corpora = (CorpusFact("train.en", "train.de"),)
+    corpora = (PairFiles(Path("train.en"), Path("train.de")),)
     facts = msgspec.structs.replace(contents.facts, corpora=corpora, pairs=7, multi_sentence_share=0.25)
     write_rounded(path, restore_weights(contents.arrays), contents.config, facts, "int8")
     return path
@@ -42,8 +42,10 @@ def test_the_adapted_model_is_one_like_the_old_that_knows_the_pairs_better(
 ) -> None:
     monkeypatch.setattr(adaptation, "MOST_FORGOTTEN", 100.0)  # random weights have nothing to lose
     memory, new = tmp_path / "memory.tsv", tmp_path / "new"
-    memory.write_text("".join(f"{source}\t{target}\n" for source, target in [*PAIRS, PAIRS[0]]))
-    result = invoke("adapt", model, memory, "-o", new)
+    more = tmp_path / "more.tsv"
+    for path, pairs in ((memory, PAIRS[:20]), (more, [*PAIRS[20:], PAIRS[0]])):
+        path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    result = invoke("adapt", model, memory, more, "-o", new)
     assert result.exit_code == 0, result.output
     assert re.search("30 different pairs, 6 held out; 20 updates, weights (25|40)% of", result.output)
     bits = re.search(r"new text \(6 held-out pairs\): .* bits per byte (\S+) -> (\S+)\n", result.output)
@@ -52,7 +54,7 @@ def test_the_adapted_model_is_one_like_the_old_that_knows_the_pairs_better(
     assert written.config == old.config and written.precision == old.precision
     assert written.facts.multi_sentence_share == old.facts.multi_sentence_share == 0.25
     assert written.facts.pairs == 37
-    assert [one.tsv for one in written.facts.corpora] == [None, "memory.tsv"]
+    assert [one.tsv for one in written.facts.corpora] == [None, Path("memory.tsv"), Path("more.tsv")]
     assert isinstance(Translator.load(new, max_len_b=4).translate("open file 9"), str)
     assert [path.name for path in new.iterdir()] == ["model.safetensors"]
 
@@ -60,7 +62,7 @@ def test_the_adapted_model_is_one_like_the_old_that_knows_the_pairs_better(
 @pytest.mark.slow
 def test_enough_held_out_pairs_tell_when_to_stop(tmp_path: Path, model: Path) -> None:
     pairs = [(f"{word} file {n}", f"{word.upper()} {n}") for word in WORDS for n in range(26)]
-    report = adapt(model, pairs, tmp_path / "new", name="memory.tsv")
+    report = adapt(model, pairs, tmp_path / "new", names=["memory.tsv"])
     assert report.n_held_out == 32 and report.factor in FACTORS and report.n_updates != 20
     assert report.new[1].bits < report.new[0].bits
 
@@ -80,7 +82,7 @@ def test_training_ends_when_the_held_out_pairs_get_no_better(
     monkeypatch.setattr(adaptation, "PATIENCE", 2)
     pairs = [(f"{word} file {n}", f"{word.upper()} {n}") for word in WORDS for n in range(26)]
     with pytest.raises(BytenmtError, match="get no better"):
-        adapt(model, pairs, tmp_path / "new", name="memory.tsv")
+        adapt(model, pairs, tmp_path / "new", names=["memory.tsv"])
     assert len(updates) == 3 * 6  # three validations, six updates apart
 
 
@@ -101,7 +103,7 @@ def test_weights_that_forget_too_much_are_not_taken(
     probe = [("a", "b")]
     monkeypatch.setattr(adaptation, "MOST_FORGOTTEN", -100.0)
     with pytest.raises(BytenmtError, match="get no better: nothing was written"):
-        adapt(model, PAIRS, tmp_path / "new", name="memory", probe=probe)
+        adapt(model, PAIRS, tmp_path / "new", names=["memory"], probe=probe)
     assert not list((tmp_path / "new").iterdir())
 
 
@@ -113,7 +115,7 @@ def test_the_probe_text_has_whole_rows() -> None:
 
 def test_too_few_pairs_are_refused(tmp_path: Path, model: Path) -> None:
     with pytest.raises(DataError, match=f"19 different pairs.*{FEWEST_PAIRS}"):
-        adapt(model, PAIRS[:19] * 2, tmp_path / "new", name="memory")
+        adapt(model, PAIRS[:19] * 2, tmp_path / "new", names=["memory"])
     assert not (tmp_path / "new").exists()
 
 

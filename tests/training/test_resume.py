@@ -21,7 +21,7 @@ from bytenmt.config.schema import AUGMENTATIONS
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.errors import BytenmtError
 from bytenmt.sentinels import PATTERNS_VERSION
-from bytenmt.training.arguments import texts_of_run
+from bytenmt.training.arguments import files_to_train_on, texts_of_run
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation import TranslationObjective
@@ -88,8 +88,8 @@ def test_bf16_is_resumed_to_the_bit(
 ) -> None:
     """A run with precision auto on a CPU with bf16 keeps bf16 when it is resumed on one without; the other
     precision is another training."""
-    has_bf16: dict[str, Any] = {"avx512bf16": True}
-    monkeypatch.setattr("llvmlite.binding.get_host_cpu_features", lambda: has_bf16)
+    has_bf16: dict[str, Any] = {"avx512_bf16": True}
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: has_bf16)
     monkeypatch.setattr("bytenmt.training.precision.WIDE", 1)
     runs = {name: tmp_path / name for name in ("whole", "parts", "fp32")}
     for name, n_updates in (("whole", 3), ("parts", 1), ("parts", 3), ("fp32", 3)):
@@ -106,10 +106,10 @@ def test_bf16_is_resumed_to_the_bit(
 def test_what_is_not_resumed_stays_as_it_is(texts: dict[str, Any], tmp_path: Path) -> None:
     run, heard = tmp_path / "run", Heard()
     wanted = config("convs2s", "train.max_updates=3")
-    assert train(run, wanted, **texts, device=CPU, resume=True, reporter=heard) == (3, 0)
+    assert train(run, wanted, **texts, device=CPU, resume=True, reporter=heard) == 0
     assert sum("holds nothing to resume" in line for line in heard.lines) == 1
     before, heard = listing(run), Heard()
-    assert train(run, wanted, **texts, device=CPU, resume=True, reporter=heard) == (3, 0)
+    assert train(run, wanted, **texts, device=CPU, resume=True, reporter=heard) == 0
     assert heard.lines[-1] == f"{run} is finished at update 3: raise its limits to go on"
     assert not any("--resume" in line for line in heard.lines)
     longer = config("convs2s", "train.max_updates=4")
@@ -217,6 +217,8 @@ def test_a_run_knows_its_texts(place: Path, option: str) -> None:
     files, valid = texts_of_run(place / "run")
     assert valid is not None and valid.tgt == place / "valid"
     assert [one.weight for one in files] == {"weighted": [2.0, 0.5]}.get(option, [1.0])
+    weighted, _ = files_to_train_on(place / "run", True, ((),) * 4, [3.0] * len(files), *(None,) * 4)
+    assert [one.weight for one in weighted] == [3.0] * len(files)
     assert (done := invoke(*TRAIN, "--resume", "--max-updates", "2")).exit_code == 0, done.stderr
     for words, message in (
         (
@@ -231,7 +233,7 @@ def test_a_run_knows_its_texts(place: Path, option: str) -> None:
     assert facts.update == 2 and facts.valid is not None and facts.without_folders().valid is None
     (place / "src").unlink()
     gone = invoke(*TRAIN, "--resume", "--max-updates", "3")
-    assert gone.exit_code == 1 and "src does not exist" in gone.stderr
+    assert gone.exit_code == 1 and "src cannot be read: No such file" in gone.stderr
 
 
 def test_python_leaves_out_what_is_none(place: Path) -> None:

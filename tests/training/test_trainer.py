@@ -3,6 +3,7 @@
 from typing import Any
 from unittest.mock import Mock
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -66,7 +67,7 @@ def test_random_draws_follow_from_update_and_process(batch: Batch) -> None:
 
 def test_batches_follow_the_configuration(texts: dict[str, Any]) -> None:
     """Weights repeat pairs; the place in the plan moves along."""
-    corpus = ParallelCorpus.open_all([*texts["files"], texts["valid"]._replace(weight=3.0)])
+    corpus = ParallelCorpus.open_all([*texts["files"], msgspec.structs.replace(texts["valid"], weight=3.0)])
     settings = config("luong", "train.max_tokens=300")
     objective = TranslationObjective(settings, corpus, corpus)
     epochs: list[list[Batch]] = [[], []]
