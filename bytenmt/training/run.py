@@ -104,8 +104,8 @@ def train(
             torch.set_num_threads(progress.threads)
         # 3) the run folder, and the loop
         log = None
+        group.on_leader(lambda: stack.enter_context(training_lock(run)))
         if group.is_leader:
-            stack.enter_context(training_lock(run))
             objective.report(reporter)
             if facts.multi_sentence_share is not None:
                 share = f"{facts.multi_sentence_share:.1%}"
