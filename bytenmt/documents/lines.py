@@ -19,7 +19,7 @@ from bytenmt.documents.unit import CodedText, merge_strings, split_codes, to_mar
 from bytenmt.sentinels import Code, find_spans, match_pairs, replace_spans
 
 SEPARATOR = re.compile(r"(\r\n|[\n\r\t]|[ ]+\|[ ]+|[ ]{2,})")
-OPTION = re.compile(r"-[-\w].*|[^a-z]+")  # what stands in the first column of an option table
+OPTION = re.compile(r"-[-\w].*|[!-`{-~ ]+")  # what stands in the first column of an option table
 # Of a product, such as GitHub; not German StudentInnen.
 NAME = re.compile(r"(?<!\w)(?!\w+I(?:n|nnen)\b)[A-Za-z]*[a-z][A-Z][A-Za-z0-9]*(?!\w)")
 # White space and symbols such as notes, arrows, bullets and pictograms at the ends of a line.

@@ -63,6 +63,7 @@ PIECES = {
     "  -x, --at[=PAT]  at PAT": ["  ", "-x, --at[=PAT]", "  ", "«at PAT»"],
     "One.  two   three": ["«One.»", "  ", "«two»", "   ", "«three»"],
     "One.  Two": ["«One.»", "  ", "«Two»"],
+    "하나  둘": ["«하나»", "  ", "«둘»"],
     # 12: a menu's entry and its key
     "&Quit\tCtrl+Q": ["«Quit»", "\t", "Ctrl+Q"],
     "Open\r\nClose": ["«Open»", "\r\n", "«Close»"],
