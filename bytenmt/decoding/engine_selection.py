@@ -11,7 +11,6 @@ from dataclasses import replace
 from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.errors import BytenmtError, DeviceError
 
-ON_THE_CPU = "numba"  # the engine that AUTO takes where there is no GPU
 PLACES = {"numba": ("cpu", "the CPU"), "cuda-graph": ("cuda", "a GPU")}  # of engines with only one
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg")  # devices of which one is there where a GPU is (dxg: under Windows)
 
@@ -30,7 +29,7 @@ def select_engine(spec: EngineSpec) -> EngineSpec:
         option = "--device cuda" if spec.device == place else f"--engine {engine}"
         raise DeviceError(f"{option}: no GPU is available here; use auto")
     if engine == AUTO:
-        engine = "cuda-graph" if uses_gpu else ON_THE_CPU
+        engine = "cuda-graph" if uses_gpu else "numba"
     return replace(spec, engine=engine, device="cuda" if uses_gpu else "cpu")
 
 

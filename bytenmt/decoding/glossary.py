@@ -41,18 +41,11 @@ class Term(NamedTuple):
     target: str
 
 
-class TermMatch(NamedTuple):
-    """An occurrence of a term in a text: where (in characters), and which."""
-
-    span: Span
-    term: Term
-
-
 class Glossary:
     """A glossary, which finds its terms in texts; the first of several with the same source text counts.
 
     >>> Glossary([Term("server", "Dienst")]).find("my Servers")
-    [TermMatch(span=Span(begin=3, end=10), term=Term(source='server', target='Dienst'))]
+    {Span(begin=3, end=10): Term(source='server', target='Dienst')}
     """
 
     def __init__(self, terms: Iterable[Term]) -> None:
@@ -89,14 +82,14 @@ class Glossary:
         )
         return cls(term for term in terms if term.target)
 
-    def find(self, text: str) -> list[TermMatch]:
-        """Return the occurrences of terms in a text, in order: at each word the longest one.
+    def find(self, text: str) -> dict[Span, Term]:
+        """Return the occurrences of terms in a text, by their places in it: at each word the longest one.
 
         Inflected forms count, see the module. Occurrences may overlap.
         """
         tokens = list(_TOKEN.finditer(text))
         words = [token[0] for token in tokens]
-        matches = []
+        matches = dict[Span, Term]()
         for begin in range(len(words)):
             for n in self._lengths:
                 term, n_left = (
@@ -104,7 +97,7 @@ class Glossary:
                 )
                 if term is not None:
                     span = Span(tokens[begin].start(), tokens[begin + n - 1].end() - n_left)
-                    matches.append(TermMatch(span, term))
+                    matches[span] = term
                     break
         return matches
 

@@ -112,7 +112,7 @@ class KeepSpec:
 
     def _pieces(self, text: str) -> Iterable[str | KeptSpan]:
         """Return the parts of a text between kept spans, and the spans, in order; without empty texts."""
-        terms = {match.span: match.term for match in self.glossary.find(text)} if self.glossary else {}
+        terms = self.glossary.find(text) if self.glossary else {}
         chosen = find_spans(text, self.patterns)
         if terms:
             chosen = drop_overlaps([*chosen, *terms])

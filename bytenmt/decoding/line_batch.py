@@ -266,7 +266,8 @@ def cut_text(data: bytes, after: bytes, max_bytes: int) -> list[tuple[bytes, byt
     """
     texts, start = list[tuple[bytes, bytes]](), 0
     while True:
-        last = min(start + max_bytes, _place_of_sentinel(data, start, N_SENTINELS))
+        between = data[start : start + max_bytes + 1].split(SENTINELS[:1])[: N_SENTINELS + 1]
+        last = start + min(max_bytes, len(SENTINELS[:1].join(between)))
         if last >= len(data):
             return [*texts, (data[start:], after)]
         end = data.rfind(b" ", start + 1, last + 1)
@@ -277,16 +278,6 @@ def cut_text(data: bytes, after: bytes, max_bytes: int) -> list[tuple[bytes, byt
                 end -= 1
         texts.append((data[start:end], separator))
         start = end + len(separator)
-
-
-def _place_of_sentinel(data: bytes, start: int, number: int) -> int:
-    """Return where sentinel `number`, from 0, after start is, or the length of the data."""
-    position = start - 1
-    for _ in range(number + 1):
-        position = data.find(FIRST_SENTINEL, position + 1)
-        if position < 0:
-            return len(data)
-    return position
 
 
 def join_hypotheses(

@@ -21,12 +21,15 @@ def copy_values(target: Any, source: Any) -> None:
 
 
 @compiled
-def insert(best: Any, index: Any, n: int, total: float, candidate: int) -> int:
+def consider(best: Any, index: Any, n: int, total: float, candidate: int) -> int:
     """Insert a candidate into the n best ones, after its equals; return their new number.
 
     best: scores, highest first; where it is full, the last one drops out. index: the candidates' numbers.
-    total, candidate: the score and number of the new one.
+    total, candidate: the score and number of the new one, which is left out unless the score exceeds NO_SCORE
+    and, where `best` is full (n is its length), the lowest one.
     """
+    if not total > (best[n - 1] if n == len(best) else NO_SCORE):
+        return n
     place = n if n < len(best) else n - 1
     n = place + 1
     while place > 0 and total > best[place - 1]:
@@ -37,25 +40,13 @@ def insert(best: Any, index: Any, n: int, total: float, candidate: int) -> int:
 
 
 @compiled
-def consider(best: Any, index: Any, n: int, total: float, candidate: int) -> int:
-    """Insert a candidate into the n best ones if its score is high enough; return their new number.
-
-    It must exceed NO_SCORE, and the lowest score where `best` is full (n is its length). Arguments: see
-    insert.
-    """
-    if total > (best[n - 1] if n == len(best) else NO_SCORE):
-        return insert(best, index, n, total, candidate)
-    return n
-
-
-@compiled
 def consider_all(
     best: Any, index: Any, n: int, score: float, log_p: Any, allowed: Any, candidate: int
 ) -> int:
     """Insert the continuations of a beam by all allowed bytes into the n best; return their new number.
 
-    best, index: see insert. score: of the beam. log_p (256,): of its next bytes. candidate: the number of the
-    continuation by byte 0, to which the byte is added.
+    best, index: see consider. score: of the beam. log_p (256,): of its next bytes. candidate: the number of
+    the continuation by byte 0, to which the byte is added.
     """
     for first in range(0, N_IDS, BLOCK):
         # Few blocks have a candidate, and a comparison without branches compiles to vector instructions.
