@@ -12,7 +12,6 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable
-from functools import cache
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -36,25 +35,19 @@ LOSS_TERMS: dict[str, Callable[[Any], torch.Tensor]] = {}
 SCHEDULES: dict[str, Callable[[Any, Any], float]] = {}
 
 
-def load_plugins(files: Iterable[str]) -> None:
-    """Import plugins, each a Python file, and have child processes import them too.
+def load_plugins(files: Iterable[str] = ()) -> None:
+    """Import plugins, each a Python file, and those that the parent process has imported; child processes
+    import them too.
 
     A plugin that has been imported is not imported again. Raises BytenmtError, in one line, for one that is
     missing or cannot be imported.
     """
-    load_inherited_plugins()
-    for file in files:
-        path = str(Path(file).resolve())
+    inherited = os.environ.get(ENVIRONMENT, "").splitlines()
+    paths = dict.fromkeys([*inherited, *(str(Path(file).resolve()) for file in files)])
+    for path in paths:
         _import(path)
-        inherited = os.environ.get(ENVIRONMENT, "").splitlines()
-        os.environ[ENVIRONMENT] = "\n".join(dict.fromkeys([*inherited, path]))
-
-
-@cache
-def load_inherited_plugins() -> None:
-    """Import the plugins that the parent process named in the environment, once a process."""
-    for path in os.environ.get(ENVIRONMENT, "").splitlines():
-        _import(path)
+    if paths:
+        os.environ[ENVIRONMENT] = "\n".join(paths)
 
 
 def _import(path: str) -> None:

@@ -37,7 +37,6 @@ def forget_plugins() -> None:
     SCHEDULES.clear()
     for name in {Path(file).stem for file in GUIDE} & set(sys.modules):
         del sys.modules[name]
-    plugins.load_inherited_plugins.cache_clear()
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +115,7 @@ def test_an_architecture_of_a_plugin(files: list[str], tmp_path: Path) -> None:
     tree |= {"data": {"augment": {"word_drop": 0.5}}, "train": {"options": {"epsilon": 1e-7}}}
     assert parse_stored_config(tree).model == settings.model
     forget_architecture("mine")
-    del sys.modules["mine_plugin"]
+    del sys.modules["mine_plugin"], os.environ[plugins.ENVIRONMENT]
     with pytest.raises(ConfigError, match="'mine'.*one of a plugin needs `--plugin"):
         parse_stored_config(tree)
 

@@ -33,7 +33,7 @@ from bytenmt.config.fields import (
 from bytenmt.config.spacing import AUTO
 from bytenmt.config.tree import assign, merge_settings, preset_tree
 from bytenmt.errors import ConfigError
-from bytenmt.plugins import LOSS_TERMS, SCHEDULES, load_inherited_plugins
+from bytenmt.plugins import LOSS_TERMS, SCHEDULES, load_plugins
 
 Decay = Annotated[float, Meta(gt=0.0, lt=1.0)]
 Rate = Annotated[float, Meta(ge=0.0, le=1e3)]
@@ -234,7 +234,7 @@ def parse_config(tree: Mapping[str, Any]) -> Config:
     Raises ConfigError, which names the key, for an unknown key or a wrong value. The names of schedules
     and loss terms are not checked: without a plugin its models can be used, only not trained.
     """
-    load_inherited_plugins()
+    load_plugins()
     arch = _named_architecture(tree)
     if isinstance(arch, str) and arch not in ARCHITECTURES:
         what = f"configuration model.arch: {shorten(arch)} is not one of {', '.join(BUILT_IN)}"
