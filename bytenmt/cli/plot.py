@@ -54,9 +54,8 @@ def plot(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec) -> 
             raise BytenmtError(f"{name} has {len(data.decode())} characters: expected 1 to {LONGEST}")
     (reader,) = runtime.make_attention_readers()
     maps = plots.attention_maps(source, text, reader.attention_weights([(source, text)])[0])
-    unknown = plots.FontLabels.from_texts((source.decode(), text.decode())).unknown
-    if unknown:
-        CONSOLE.say(f"bytenmt: no font here has {''.join(sorted(unknown))[:20]}: they are spelt in ASCII")
+    if max(source.decode() + text.decode()) >= plots.FIRST_EASTERN and len(plots.label_families()) == 1:
+        CONSOLE.say(f"bytenmt: letters will be boxes: install a font with them, such as {plots.FAMILIES[1]}")
     with writer(how.output) as out:
         out.write(plots.png(plots.draw_attention(source.decode(), text.decode(), maps)))
     click.echo(text.decode())

@@ -1,6 +1,6 @@
 """Draw figures with matplotlib: learning curves and attention weights.
 
-Labels may be of any script: a character that no installed font has is written in ASCII.
+Labels may be of any script; a character that no font of FAMILIES has is a box.
 """
 
 from __future__ import annotations
@@ -8,10 +8,9 @@ from __future__ import annotations
 import importlib.util
 import io
 import math
-import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +21,16 @@ from bytenmt.errors import BytenmtError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SANS, MONO = "DejaVu Sans", "DejaVu Sans Mono"  # matplotlib brings them
-NO_FONT = "Last Resort"  # a family of boxes that claims to have every character
+# Fonts of labels; matplotlib brings the first one. The others have Korean, Chinese and Japanese letters.
+FAMILIES = (
+    "DejaVu Sans",
+    "Noto Sans CJK KR",
+    "Noto Sans KR",
+    "NanumGothic",
+    "Malgun Gothic",
+    "Apple SD Gothic Neo",
+)
+FIRST_EASTERN = "\u2e80"  # from here on characters are in the other fonts alone
 LARGEST = 12_000  # most pixels of a picture's longer side
 DPI = 120
 INCH = 0.19  # inches of a character in a heat map
@@ -52,40 +59,18 @@ def require_matplotlib() -> None:
 def png(figure: Figure) -> bytes:
     """Return a figure as a PNG file; a very large one has fewer dots per inch."""
     file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=min(DPI, LARGEST / max(figure.get_size_inches())))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # one for each character without a font
+        figure.savefig(file, format="png", dpi=min(DPI, LARGEST / max(figure.get_size_inches())))
     return file.getvalue()
 
 
-class FontLabels(NamedTuple):
-    """The fonts for labels in any script, and the characters that none of them has."""
+def label_families() -> list[str]:
+    """Return those of FAMILIES that are installed: the fonts of labels, in order of preference."""
+    from matplotlib.font_manager import fontManager
 
-    families: list[str]  # names of font families, in order of preference
-    unknown: set[str]  # characters that no installed font has
-
-    @classmethod
-    def from_texts(cls, texts: Iterable[str]) -> FontLabels:
-        """Choose installed fonts that together have the characters of the texts, as far as any font does."""
-        from matplotlib.font_manager import findfont, fontManager
-
-        families = [SANS]
-        missing = {letter for text in texts for letter in text if letter > " "}
-        missing -= _characters(str(findfont(SANS)))
-        for font in sorted(fontManager.ttflist, key=lambda font: font.name) if missing else ():
-            is_upright = font.style == "normal" and font.weight in (400, "normal", "regular")
-            if is_upright and NO_FONT not in font.name and missing & _characters(font.fname):
-                families.append(font.name)
-                missing -= _characters(font.fname)
-        return cls(families, missing)
-
-    def legible(self, text: str) -> str:
-        """Return a text with unknown characters in ASCII: Hangul by its sound, others by their numbers."""
-        return "".join(spell_in_ascii(letter) if letter in self.unknown else letter for letter in text)
-
-
-def spell_in_ascii(letter: str) -> str:
-    """Return a character in ASCII: a Hangul syllable by its sound, others by their code point in hex."""
-    name = unicodedata.name(letter, "")
-    return name.rpartition(" ")[2].lower() if name.startswith("HANGUL SYLLABLE") else f"{ord(letter):04X}"
+    installed = {font.name for font in fontManager.ttflist}
+    return [name for name in FAMILIES if name in installed]
 
 
 def visible_label(letter: str) -> str:
@@ -93,17 +78,6 @@ def visible_label(letter: str) -> str:
     if letter == " ":
         return "␣"
     return letter if letter.isprintable() else f"{ord(letter):04X}"
-
-
-@cache
-def _characters(file: str) -> frozenset[str]:
-    """Return the characters that a font has; none if it cannot be read."""
-    from matplotlib.ft2font import FT2Font
-
-    try:
-        return frozenset(map(chr, FT2Font(file).get_charmap()))
-    except (OSError, RuntimeError):
-        return frozenset()
 
 
 def learning_curves(runs: Mapping[str, Records]) -> Figure:
@@ -115,7 +89,6 @@ def learning_curves(runs: Mapping[str, Records]) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    labels = FontLabels.from_texts(runs)
     panels = [curve for curve in CURVES if any(curve[1] in record for log in runs.values() for record in log)]
     panels = panels or [*CURVES[:2]]  # before the first validation: training alone
     figure = Figure(figsize=(4.4 * len(panels), 4.2), layout="constrained")
@@ -130,7 +103,7 @@ def learning_curves(runs: Mapping[str, Records]) -> Figure:
             if trained and 2 * spans[-1] < max(spans):  # the mean of a rest of a log interval makes a hook
                 trained.pop()
             style = {"color": f"C{number % 10}", "linestyle": ("-", "--", ":")[number // 10 % 3]}
-            look = LOOKS["validation"] | style | {"label": labels.legible(name)}
+            look = LOOKS["validation"] | style | {"label": name}
             if valid:
                 axes.plot(*zip(*valid, strict=True), **look)
             if trained and y == "valid_bits_per_byte":
@@ -141,7 +114,7 @@ def learning_curves(runs: Mapping[str, Records]) -> Figure:
         axes.grid(alpha=0.3)
     lines = figure.axes[0].get_legend_handles_labels()[0]
     lines += [Line2D([], [], color="k", label=label, **look) for label, look in LOOKS.items()]
-    font = {"family": labels.families}
+    font = {"family": label_families()}
     figure.legend(handles=lines, loc="outside upper center", ncols=4, frameon=False, prop=font)
     return figure
 
@@ -163,8 +136,7 @@ def draw_attention(source: str, text: str, maps: Mapping[str, Weights]) -> Figur
     """Draw a heat map for each map of attention_maps: source at the top, text at the side, large is dark."""
     from matplotlib.figure import Figure
 
-    labels = FontLabels.from_texts((source, text))
-    across, down = ([labels.legible(visible_label(letter)) for letter in line] for line in (source, text))
+    across, down = ([*map(visible_label, line)] for line in (source, text))
     across.append(END)
     width = INCH * (len(across) + max(map(len, down))) + 0.9
     height = INCH * (len(down) + max(map(len, across))) + 0.9
@@ -174,7 +146,7 @@ def draw_attention(source: str, text: str, maps: Mapping[str, Weights]) -> Figur
     for place, (name, weights) in enumerate(maps.items(), 1):
         axes = figure.add_subplot(n_rows, n_columns, place)
         axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="equal", interpolation="nearest")
-        style: dict[str, Any] = {"fontsize": 9, "fontfamily": labels.families}
+        style: dict[str, Any] = {"fontsize": 9, "fontfamily": label_families()}
         upright = 90 if max(map(len, across)) > 1 else 0
         axes.set_xticks(range(len(across)), across, rotation=upright, **style)
         axes.set_yticks(range(len(down)), down, **style)

@@ -52,7 +52,7 @@ def test_curves_are_of_what_was_written() -> None:
     assert by_time.lines[0].get_xydata().tolist() == [[2, 2.0], [4, 1.0]]  # minutes
     assert [len(axes.lines) for axes in (by_update, by_time, chrf)] == [3, 3, 2]
     names = [text.get_text() for text in made.legends[0].get_texts()]
-    assert len(names) == 4 and names[1:] == ["two", "validation", "training"]
+    assert names == ["하나", "two", "validation", "training"]
     assert plots.png(made).startswith(PNG)
     (line, *_), *_ = [axes.lines for axes in plots.learning_curves({"new": trained}).axes]
     assert list(line.get_xdata()) == [50, 100]
@@ -61,15 +61,11 @@ def test_curves_are_of_what_was_written() -> None:
     assert first.get_color() == last.get_color() and first.get_linestyle() != last.get_linestyle()
 
 
-def test_what_no_font_has_is_spelt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Hangul syllable by its sound, another character by its number; where a font has it, as it is."""
+def test_labels_are_in_the_installed_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A font with Hangul follows matplotlib's own, which has none; what is not installed is left out."""
     font_manager = pytest.importorskip("matplotlib.font_manager")
-    usual = plots._characters(str(font_manager.findfont(plots.SANS)))
-    monkeypatch.setattr(plots, "_characters", lambda file: usual)
-    labels = plots.FontLabels.from_texts(["한글 abc é", "漢"])
-    assert labels == ([plots.SANS], {"한", "글", "漢"})
-    assert labels.legible("한글 é漢") == "hangeul é6F22"
-    korean = usual | set("한글")
-    monkeypatch.setattr(plots, "_characters", lambda file: korean if "Mono" in file else usual)
-    families, unknown = plots.FontLabels.from_texts(["한글 漢"])
-    assert families == [plots.SANS, plots.MONO] and unknown == {"漢"}
+    assert plots.label_families()[0] == plots.FAMILIES[0]
+    names = ["Last Resort", "NanumGothic", "NanumGothic", plots.FAMILIES[0]]
+    fonts = [font_manager.FontEntry(name=name) for name in names]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", fonts)
+    assert plots.label_families() == [plots.FAMILIES[0], "NanumGothic"]
