@@ -9,8 +9,7 @@ import numpy as np
 
 from bytenmt.architectures.convs2s.config import ConvS2SConfig
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter, RingSize
-from bytenmt.kernel_constants import PANEL
-from bytenmt.program.instructions import LinearBase, Matrix, Op, Register
+from bytenmt.program.instructions import Op, Register
 from bytenmt.program.writer import Array, WeightArray, Writer, parameter
 from bytenmt.utf8 import N_IDS
 
@@ -79,26 +78,11 @@ def _write_gated_encoder(config: ConvS2SConfig, encode: Writer, e: Register) -> 
 
 
 def _write_pooling_encoder(config: ConvS2SConfig, encode: Writer, e: Register) -> None:
-    """Write the keys (means of neighbours) and values of the pooling encoder.
-
-    One panel of channels is written at a time, so that the matrix that takes the mean is small.
-    """
+    """Write the keys (means of neighbours) and values of the pooling encoder."""
     k, f = config.pooling_width, config.d_embedding
-    z = encode.register(f)
-    packed: dict[int, Matrix] = {}
-    for column in range(0, f, PANEL):
-        width = min(PANEL, f - column)
-        taps = encode.shared(k * width, "pooled")
-        encode.emit(Op.WINDOW, taps, e.part(column, width), m=k, k=1)
-        if width not in packed:
-            mean = WeightArray(
-                f"mean_of_{k}.{width}_channels", (width, k * width), {}, partial(_mean, k, width)
-            )
-            packed[width] = encode.weights.matrix(mean)
-        matrix, part = packed[width], z.part(column, width)
-        encode.emit(
-            Op.LINEAR, part, taps, w=matrix.place, s=matrix.scales, k=LinearBase.ZERO, m=matrix.n_input
-        )
+    z, taps = encode.register(f), encode.shared(k * f, "pooled")
+    encode.emit(Op.WINDOW, taps, e, m=k, k=1)
+    encode.linear(z, taps, WeightArray("mean", (f, k * f), {}, partial(_mean, k, f)))
     encode.emit(Op.KEEP, a=z, k=0)
     encode.emit(Op.KEEP, a=e, k=1)
 
