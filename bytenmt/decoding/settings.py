@@ -4,10 +4,9 @@ limits of lines, and what is kept."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from bytenmt.config.facts import SearchDefaults
 from bytenmt.config.fields import check_values
 from bytenmt.decoding.interface import Options
 from bytenmt.decoding.kept_spans import KeepSpec
@@ -18,8 +17,6 @@ from bytenmt.utf8 import first_invalid
 if TYPE_CHECKING:  # it imports NumPy
     from bytenmt.decoding.reranking import Reranker
 
-BEAM_OF_SENTINELS = 4  # the default beam size of models that were trained with sentinels
-
 
 @dataclass(frozen=True)
 class Settings(LineSettings):
@@ -28,7 +25,7 @@ class Settings(LineSettings):
     max_source_bytes: of a chunk; longer lines are cut. search: options of the search. keep: the spans that
     sentinels replace and that are copied, by models that were trained with sentinels; None: no span.
     needs_sentinels: whether the user set `keep` or a glossary, so that other models are refused.
-    left_to_runs: names of settings that the user did not set, so that those of the model are taken.
+    left_to_runs: names of settings that the user did not set, so that those of the runs are taken.
     languages: codes, such as "de", of those by whose rules lines are split into sentences; none: a line is
     one. reranker: ranks the hypotheses of each request anew; the n_best first ones stay.
     """
@@ -82,18 +79,6 @@ class Settings(LineSettings):
         It is max_len_a * n_source_bytes + max_len_b; a prefix that is longer raises it.
         """
         return int(self.max_len_a * n_source_bytes) + self.max_len_b
-
-    def with_defaults(self, defaults: SearchDefaults | None, has_sentinels: bool) -> Settings:
-        """Return these settings with the options in left_to_runs replaced by the defaults of the loaded runs.
-
-        defaults: None if the runs store none. has_sentinels: whether the runs were trained with sentinels,
-        for which the default beam size is BEAM_OF_SENTINELS.
-        """
-        tuned = self.left_to_runs & {"length_penalty", "no_repeat_ngram_size"} if defaults is not None else ()
-        named = {name: getattr(defaults, name) for name in tuned}
-        if has_sentinels and "beam" in self.left_to_runs:
-            named["beam"] = BEAM_OF_SENTINELS
-        return replace(self, search=replace(self.search, **named)) if named else self
 
 
 def encode_line(line: str | bytes, name: str) -> bytes:

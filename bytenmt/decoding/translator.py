@@ -26,6 +26,8 @@ from bytenmt.reporter import SILENT, Reporter
 if TYPE_CHECKING:  # it imports Numba
     from bytenmt.decoding.engine import Engine
 
+BEAM_OF_SENTINELS = 4  # the default beam size of models that were trained with sentinels
+TUNED = frozenset(("length_penalty", "no_repeat_ngram_size"))  # options that runs store, as SearchDefaults
 MAX_SENTENCES = 1024  # side by side, however short
 HISTORY_BYTES = 1 << 30  # for the chosen bytes of the sentences side by side, if they are several
 BYTES_PER_STEP = 8  # of history for a byte of a hypothesis: 3, twice while room is made for more
@@ -99,20 +101,24 @@ class Translator:
                 "keep and glossary need a model that was trained with sentinels (data.sentinels):"
                 " this one was not"
             )
-        settings = settings.with_defaults(runtime.search_defaults, runtime.has_sentinels)
-        search, reranker = settings.search, None
+        left, tuned = settings.left_to_runs, runtime.search_defaults
+        named = {name: getattr(tuned, name) for name in left & TUNED if tuned is not None}
+        if runtime.has_sentinels and "beam" in left:
+            named["beam"] = BEAM_OF_SENTINELS
+        search = of_engine = replace(settings.search, **named)
+        reranker = None
         if runtime.reverse is not None and search.beam > 1 and not search.sample:
             reranker = Reranker(runtime.reverse, search.length_penalty)
-            search = replace(search, n_best=search.beam)
-        limits = settings if "max_source_bytes" not in settings.left_to_runs else runtime
+            of_engine = replace(search, n_best=search.beam)
         settings = replace(
             settings,
-            max_source_bytes=limits.max_source_bytes,
+            search=search,
+            max_source_bytes=(runtime if "max_source_bytes" in left else settings).max_source_bytes,
             keep=settings.keep if runtime.has_sentinels else None,
             languages=runtime.sentence_languages(settings.split_sentences),
             reranker=reranker,
         )
-        return cls(partial(runtime.make_engine, search), settings)
+        return cls(partial(runtime.make_engine, of_engine), settings)
 
     def __repr__(self) -> str:
         return f"<Translator, beam {self.options.beam}, lines up to {self.settings.max_source_bytes} bytes>"
