@@ -102,14 +102,8 @@ def byte_embedding(config: ModelSection, std: float = 0.1) -> ByteEmbedding:
     """Build a configured byte embedding, with n-gram tables. std: deviation of the 256 initial vectors."""
     tables = None
     if config.ngrams:
-        folded = config.ngram_case == "folded"
-        tables = NgramTables(
-            config.d_embedding,
-            config.ngrams,
-            config.n_ngram_rows,
-            folded,
-            config.ngram_word_rows,
-        )
+        rows, folded = config.n_ngram_rows, config.ngram_case == "folded"
+        tables = NgramTables(config.d_embedding, config.ngrams, rows, folded, config.ngram_word_rows)
     return ByteEmbedding(config.d_embedding, std, tables)
 
 

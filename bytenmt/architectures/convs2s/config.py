@@ -58,20 +58,14 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
                     f"{side}_dilations has {len(dilations)} numbers for {len(layers)} {side}_layers:"
                     " give one a layer, or [] for none"
                 )
-        self._check_attention()
+        last = len(self.decoder_layers)
+        if list(self.attention_layers) != [n for n in range(1, last + 1) if n in self.attention_layers]:
+            raise ValueError(
+                f"attention_layers: expected layers from 1 to {last}, each once, the lowest first"
+            )
         if self.positions == "sinusoidal" and not self.n_positions:
             raise ValueError('n_positions = 0 leaves no row for positions = "sinusoidal": raise it')
         super().__post_init__()
-
-    def _check_attention(self) -> None:
-        """Raise ValueError for attention_layers that do not exist, or are not in order."""
-        for number in self.attention_layers:
-            if number > len(self.decoder_layers):
-                raise ValueError(
-                    f"attention_layers has {number}, but decoder_layers are 1 to {len(self.decoder_layers)}"
-                )
-        if list(self.attention_layers) != sorted(set(self.attention_layers)):
-            raise ValueError("attention_layers: expected each layer once, the lowest first")
 
     @property
     def encoder_stack(self) -> tuple[tuple[int, int, int], ...]:
@@ -83,11 +77,6 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     def value_stack(self) -> tuple[tuple[int, int, int], ...]:
         """Channels, kernel width and dilation of each layer of the "conv" encoder's stack of values."""
         return _stack(self.value_layers, ())
-
-    @property
-    def _key_reaches(self) -> list[int]:
-        """The columns that each layer of the encoder, or of its keys, reads besides one."""
-        return [self.pooling_width - 1] if self.encoder == "pooling" else _reaches(self.encoder_stack)
 
     @property
     def decoder_stack(self) -> tuple[tuple[int, int, int], ...]:
@@ -122,7 +111,8 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
 
     def properties(self) -> Properties:
         """Return cost, paths and fields; see ModelSection.properties."""
-        stacks = [self._key_reaches, *([_reaches(self.value_stack)] if self.encoder == "conv" else [])]
+        keys = [self.pooling_width - 1] if self.encoder == "pooling" else _reaches(self.encoder_stack)
+        stacks = [keys, _reaches(self.value_stack)] if self.encoder == "conv" else [keys]
         left = max(sum(reach // 2 for reach in reaches) for reaches in stacks)
         right = max(sum(reach - reach // 2 for reach in reaches) for reaches in stacks)
         # Other encoders than "conv" pass the embeddings on as values.

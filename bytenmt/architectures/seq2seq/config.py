@@ -27,7 +27,7 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
         if self.reset_context and (self.cell == "lstm" or self.resets[1] == "before"):
             needed = 'cell = "gru"' if self.cell == "lstm" else 'decoder_reset = "after"'
             raise ValueError(f"reset_context = true resets after the product: set {needed} with it")
-        if self.d_hidden == 1 and self.has_maxout:
+        if self.d_hidden == 1 and self.context == "every_step":
             raise ValueError(
                 'd_hidden = 1 leaves nothing to read out with context = "every_step": set 2 or more'
             )
@@ -36,11 +36,6 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
     def resets(self) -> tuple[Reset, Reset]:
         """The place of the reset, before or after the product, in GRUs of the encoder and of the decoder."""
         return self.gru_reset, self.gru_reset if self.decoder_reset == "shared" else self.decoder_reset
-
-    @property
-    def has_maxout(self) -> bool:
-        """True if the read-out takes the larger of each pair of units, as it does of all that Cho's sees."""
-        return self.context == "every_step"
 
     @property
     def n_parts(self) -> int:

@@ -3,12 +3,9 @@
 The encoder reads x_1 … x_S into a fixed vector, the decoder unrolls it:
 
     h_t = GRU(e(x_t), h_{t-1}), h_0 = 0          layers/recurrent.py; reset before the product, z keeps
-    context = "start":       s_0 = h_S in every layer                                    (Sutskever)
+    context = "start":       s_0 = h_S in every layer, p(y_i) = softmax(W_o s_i)         (Sutskever)
     context = "every_step":  c = tanh(V h_S), s_0 = tanh(V' c); every gate of the first layer also sees
-        C c                                                                              (Cho)
-    read_out_kind = "linear": p(y_i) = softmax(W_o s_i)
-    read_out_kind = "maxout": t_i = O_h s_i + O_y e(y_{i-1}) + O_c c (the last with "every_step" alone),
-        pairs maxed, p(y_i) = softmax(W_o max(t))
+        C c; t_i = O_h s_i + O_y e(y_{i-1}) + O_c c, pairs maxed, p(y_i) = softmax(W_o max(t_i))    (Cho)
 
 where s_i = GRU(e(y_{i-1}), s_{i-1}); without a source s_0 = 0. Stacks of different depths
 stand top to top: layer l starts from the encoder's layer of its height, below the lowest from the lowest.
@@ -63,8 +60,8 @@ class Seq2SeqDecoder(nn.Module):
         )
         self.context = nn.Linear(d, d, bias=False) if every_step else None  # V
         self.start = nn.Linear(d, config.n_states * d, bias=False) if every_step else None  # V'
-        self.maxout = nn.Linear(d + d_seen, d // 2 * 2) if config.has_maxout else None  # O_h, O_y, O_c
-        self.output = OutputLayer(d // 2 if config.has_maxout else d)
+        self.maxout = nn.Linear(d + d_seen, d // 2 * 2) if every_step else None  # O_h, O_y, O_c
+        self.output = OutputLayer(d // 2 if every_step else d)
 
 
 class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):

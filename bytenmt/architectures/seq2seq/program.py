@@ -30,7 +30,7 @@ def write_program(config: Seq2SeqConfig, writer: ModelWriter) -> ModelProgram:
         step.emit(Op.FIXED, x.part(d_embedding, d), k=CONTEXT)
     flags, d_inside = _flags(config, config.resets[1]), d if config.reset_context else 0
     x = write_step_layers(step, x, "decoder.layers", config.decoder_depth, d, flags, d_inside)
-    if config.has_maxout:
+    if every_step:
         step.emit(Op.COPY, seen.part(0, d), x)
         x = write_maxout(step, seen, "decoder.maxout", d // 2)
     return writer.program(
