@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, get_type_hints
 import click
 
 from bytenmt.architectures.presets import PRESETS
-from bytenmt.config.fields import MOST, Interval, Option, option, options_of, shorten
+from bytenmt.config.fields import MOST, Option, option, options_of, shorten
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.setting_table import KEEP, TABLE
 from bytenmt.plugins import load_plugins
@@ -128,8 +128,7 @@ class OptionValue(click.ParamType):  # type: ignore[type-arg]  # which is generi
 
     def __init__(self, option: Option) -> None:
         self.option = option
-        names = {str: "text", bytes: "text", Interval: "updates|time"}
-        self.name = names.get(option.item, "number")
+        self.name = "text" if option.item in (str, bytes) else "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Convert a value of the command line; click shows the error of one that is not allowed."""

@@ -32,11 +32,6 @@ Bits = Annotated[float, Meta(ge=0.0, le=1e6)]  # per byte, a threshold
 NBytes = Annotated[int, Meta(ge=0, le=10**7)]  # of a text that is sampled
 Port = Annotated[int, Meta(ge=0, le=65535)]
 
-# A number of updates, or a time; auto is what suits the run.
-Interval = (
-    Positive | Annotated[str, Meta(pattern=r"^(auto|(?!0+(\.0*)?[smh])[0-9]{1,6}(\.[0-9]{1,9})?[smh])$")]
-)
-INTERVAL = "expected a number of updates such as 500, a time such as 90s, 2m or 1h, or auto"
 WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false"}
 LONGEST_VALUE = 40  # characters of a value that messages show
 
@@ -80,8 +75,6 @@ class Option(NamedTuple):
         """
         if self.choices and value not in self.choices:
             raise ValueError(f"expected one of {', '.join(self.choices)}")
-        if is_text and self.item == Interval and value.isascii() and value.isdigit():
-            value = int(value[:LONGEST_VALUE])
         try:
             return msgspec.convert(value, self.item if is_text else self.kind, strict=not is_text)
         except msgspec.ValidationError as error:
@@ -108,10 +101,8 @@ def options_of(record: type) -> dict[str, Option]:
     for key in msgspec.structs.fields(record):
         hint = hints[key.name]
         metas = [meta for meta in get_args(hint)[1:] if isinstance(meta, Meta)]
-        base = get_args(hint)[:1]
-        kind = base[0] if base and get_origin(base[0]) in (Union, UnionType) else hint
         for help in [meta.description for meta in metas if meta.description]:
-            options[key.name] = Option(key.name, kind, key.default, help)
+            options[key.name] = Option(key.name, hint, key.default, help)
     return options
 
 
@@ -135,7 +126,7 @@ def check_values(
 def explain_mistake(message: str) -> str:
     """Rewrite msgspec's message about a wrong value in plain words: "expected a whole number, …"."""
     words = re.sub("`(int|float|str|bool)`", lambda match: WORDS[match[1]], message)
-    return INTERVAL if "matching regex" in message else f"{words[0].lower()}{words[1:]}".replace("`", "")
+    return f"{words[0].lower()}{words[1:]}".replace("`", "")
 
 
 def shorten(value: object) -> str:

@@ -24,13 +24,11 @@ from bytenmt.config.fields import (
     MOST,
     Count,
     Fraction,
-    Interval,
     Positive,
     Seed,
     explain_mistake,
     shorten,
 )
-from bytenmt.config.spacing import AUTO
 from bytenmt.config.tree import assign, merge_settings, preset_tree
 from bytenmt.errors import ConfigError
 from bytenmt.plugins import LOSS_TERMS, SCHEDULES, load_plugins
@@ -147,20 +145,8 @@ class TrainConfig(Section, frozen=True):
     # auto: bf16 on a GPU, and on a CPU with bf16 products for all but recurrent models under 256 units
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     metric: Literal["bits_per_byte", "chrf"] = "bits_per_byte"  # selects the best checkpoint
-    valid_every: Annotated[
-        Interval,
-        option_help(
-            "Interval between validations in updates (500) or time (90s, 2m); auto is 500 updates, or, if the"
-            " run has a time limit and neither --patience nor the plateau schedule, a tenth of it: 10s to 2m."
-        ),
-    ] = AUTO
-    save_every: Annotated[
-        Interval,
-        option_help(
-            "Interval between checkpoints in updates (500) or time (90s, 5m); auto is 500 updates, or 5m if"
-            " the run has a time limit."
-        ),
-    ] = AUTO
+    valid_every: Annotated[Positive, option_help("Updates between validations.")] = 500
+    save_every: Annotated[Positive, option_help("Updates between checkpoints.")] = 500
     valid_lines: Count = 200  # validation lines translated for chrF and BLEU; 0 is bits per byte only
     log_every: Positive = 50  # interval between log records, in updates
 
@@ -250,15 +236,20 @@ def parse_config(tree: Mapping[str, Any]) -> Config:
 def parse_stored_config(tree: Mapping[str, Any]) -> Config:
     """Convert the configuration of a weights file, also of one that an earlier version has written.
 
-    Keys of `data` and `train` that are no more are left out, since they change nothing that a model computes;
-    those of `model` only where they have their former defaults. Raises ConfigError.
+    Keys of `data` and `train` that are no more, and intervals that were times, are left out: they change
+    nothing that a model computes. Those of `model` are, where they have their former defaults. Raises
+    ConfigError.
     """
     sections = {
         name: section for name in ("model", "data", "train") if (section := tree.get(name)) is not None
     }
     for name, kind in (("data", DataConfig), ("train", TrainConfig)):
         if isinstance(section := sections.get(name), Mapping):
-            sections[name] = {key: section[key] for key in section.keys() & {*kind.__struct_fields__}}
+            sections[name] = {
+                key: value
+                for key, value in section.items()
+                if key in kind.__struct_fields__ and not (key.endswith("_every") and isinstance(value, str))
+            }
     if isinstance(section := sections.get("model"), Mapping):
         absent = object()
         sections["model"] = {

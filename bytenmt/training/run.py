@@ -28,8 +28,7 @@ from bytenmt.checkpoints.checkpoint import read_initial_weights, training_lock
 from bytenmt.checkpoints.metrics import MetricsLog, Record
 from bytenmt.checkpoints.weights import CONFIG, has_checkpoint, read_config
 from bytenmt.config.facts import Facts
-from bytenmt.config.schema import Config, TrainConfig, architecture, config_toml, fingerprint
-from bytenmt.config.spacing import AUTO, Timer, interval
+from bytenmt.config.schema import Config, architecture, config_toml, fingerprint
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.decoding.engine_selection import n_cores
 from bytenmt.decoding.program_check import check_program
@@ -42,10 +41,7 @@ from bytenmt.training.precision import precision_of
 from bytenmt.training.trainer import Objective, Trainer
 from bytenmt.training.translation import BatchShare, TranslationObjective
 
-# Where train.valid_every and train.save_every are left to us: for runs that end by updates, or by time.
-BY_UPDATES, VALID_TIME, SAVE_TIME = 500, 120.0, 300.0
 MOST_BITS, MOST_UPDATES = 16.0, 50  # of a byte, after so many updates: worse than any start
-SHARE = 0.05  # of the training time that validations may take where their interval is a time left to us
 
 
 def train(
@@ -135,7 +131,6 @@ def _check(config: Config, files: Sequence[PairFiles]) -> None:
             f"model.source is {str(model.source).lower()}, but the text has {'a' if has_source else 'no'}"
             " source: change the text or the key"
         )
-    intervals(train)
     limits = (train.max_updates, train.max_epochs, train.max_minutes)
     if train.schedule in ("cosine", "linear", "wsd") and not any(limits):
         raise ConfigError(
@@ -219,25 +214,6 @@ def _describe_end(run: Path, trainer: Trainer) -> str:
     return f"{finished}; best validation {metric} {progress.best:.4f} at update {progress.best_update}: {run}"
 
 
-def intervals(train: TrainConfig) -> tuple[float, float]:
-    """Return the intervals between validations and between checkpoints: int updates, or float seconds.
-
-    "auto" becomes seconds where the run is limited by train.max_minutes, else updates, so that the result
-    does not depend on the machine's speed. Early stopping and the plateau schedule count validations: with
-    them "auto" is updates for validations, and a time raises ConfigError.
-    """
-    is_timed = bool(train.max_minutes)
-    is_counted = train.patience > 0 or train.schedule == "plateau"
-    by_time = max(10.0, min(VALID_TIME, 6 * train.max_minutes))  # seconds: a tenth of the run's
-    valid = interval(train.valid_every, by_time if is_timed and not is_counted else BY_UPDATES)
-    if is_counted and isinstance(valid, float):
-        raise ConfigError(
-            "train.patience and the plateau schedule count validations: give --valid-every as a number of"
-            " updates"
-        )
-    return valid, interval(train.save_every, SAVE_TIME if is_timed else BY_UPDATES)
-
-
 class Meter:
     """Loss, bytes, waiting and time of one process since the last log record, for the next one."""
 
@@ -263,9 +239,6 @@ class TrainingLoop:
         self.run, self.trainer, self.facts, self.log, self.reporter = run, trainer, facts, log, reporter
         self.group, self.progress, self.objective = trainer.group, trainer.progress, trainer.objective
         self.settings = trainer.config.train
-        valid, save = intervals(self.settings)
-        self.valid_timer = Timer(valid, self.progress.seconds)
-        self.save_timer = Timer(save, self.progress.seconds)
         self.bar = Bar()
         self.validated = -1  # the update of the last validation
         self.n_wrong = 0  # updates of late with a loss above MOST_BITS
@@ -288,9 +261,9 @@ class TrainingLoop:
             while not end:
                 signalled = self._update(shares, received)
                 end = signalled or self.has_ended()
-                valid_due = self.valid_timer.due(progress.update, progress.seconds)
-                valid_due = (valid_due or (end and not signalled)) and self.validated != progress.update
-                save_due = self.save_timer.due(progress.update, progress.seconds) or end
+                valid_due = progress.update % settings.valid_every == 0 or (end and not signalled)
+                valid_due = valid_due and self.validated != progress.update
+                save_due = progress.update % settings.save_every == 0 or end
                 if self.meter.nats and (valid_due or save_due or progress.update % settings.log_every == 0):
                     self._write_record()
                 better = valid_due and self._validate()
@@ -363,7 +336,6 @@ class TrainingLoop:
         progress, settings = self.progress, self.settings
         self.bar.show(fraction_done(settings, progress), f"update {progress.update}, validating …")
         self.trainer.sum_over_processes()
-        begun = progress.seconds
         with self.trainer.averaged():
             model = self.trainer.model.eval()
             record = self.group.broadcast(self.objective.score(model) | self.objective.decode(model))
@@ -372,8 +344,6 @@ class TrainingLoop:
         self.trainer.sum_over_processes()
         self._log(record)
         self.validated = progress.update
-        pause = (progress.seconds - begun) / SHARE if settings.valid_every == AUTO else 0.0
-        self.valid_timer.pass_over(progress.seconds, pause)
         scores = ", ".join(
             f"{name.removeprefix('valid_').replace('_', ' ')} {value:.4g}"
             for name, value in record.items()

@@ -205,7 +205,7 @@ def test_train_takes_several_corpora(call: Call) -> None:
 
 SHORT_NAMES = (
     "--lr 0.5 --max-tokens 70 --update-freq 2 --max-updates 9 --patience 4 --seed 8 --max-minutes 2.5"
-    " --valid-every 90s --save-every 700"
+    " --valid-every 90 --save-every 700"
 )
 NAMED = re.sub(r"--(\S+) (\S+)", lambda match: f"train.{match[1].replace('-', '_')}={match[2]}", SHORT_NAMES)
 NO_SOURCE = "train.max_updates=1 model.source=false"

@@ -16,17 +16,14 @@ from bytenmt.cli.main import main
 from bytenmt.cli.options import OptionValue
 from bytenmt.config.fields import MAX_THREADS, Option, check_values, options_of
 from bytenmt.config.schema import Config, TrainConfig, config_tree, load_config, resolve_config
-from bytenmt.config.spacing import Timer, interval
 from bytenmt.config.tree import assign
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.setting_table import SAMPLING, TABLE
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, ConfigError
-from bytenmt.training.run import BY_UPDATES, SAVE_TIME, VALID_TIME, intervals
 
 SETTINGS = {name: one for name, one in TABLE.items() if one.kind not in (bool, bytes) and not one.choices}
 TRAINING = options_of(TrainConfig)
-NUMBERS = {name: one for name, one in TRAINING.items() if not name.endswith("_every")}
 
 
 def ends(option: Option) -> tuple[float | None, float | None, float]:
@@ -91,7 +88,7 @@ def test_no_number_of_the_configuration_is_without_end() -> None:
     """Every number of a run, at values that NumPy, PyTorch or a loop would choke on; the highest one of an
     option is in."""
     tree = config_tree(load_config("bytenet", "tiny", []))
-    keys = {f"train.{name}" for name in NUMBERS}
+    keys = {f"train.{name}" for name in TRAINING}
     for section in ("data", "train"):
         keys |= {f"{section}.{name}" for name, value in tree[section].items() if type(value) in (int, float)}
     for key in keys:
@@ -99,21 +96,11 @@ def test_no_number_of_the_configuration_is_without_end() -> None:
             if (key, wrong) != ("train.seed", "9223372036854775807"):
                 with pytest.raises(ConfigError, match=key):
                     load_config("bytenet", "tiny", [f"{key}={wrong}"])
-    for name, option in NUMBERS.items():
+    for name, option in TRAINING.items():
         most = ends(option)[2]
         assert config_tree(load_config("luong", "tiny", [f"train.{name}={most}"]))["train"][name] == most
     with pytest.raises(ConfigError, match="train.loss_terms.*: expected a number <="):
         load_config("bytenet", "tiny", ["train.loss_terms.x=inf"])
-
-
-@pytest.mark.parametrize(
-    "text", ["2", "m", "0s", "0.0h", "-1m", "1e3s", "2 m", "99999999h", "x" * 9999, "2m\x1b"]
-)
-def test_what_is_no_interval(text: str) -> None:
-    expected = "save_every: expected a number of updates such as 500, a time"
-    with pytest.raises(ConfigError, match=expected) as told:
-        load_config("luong", "tiny", [f"train.save_every='{text}'"])
-    assert len(str(told.value)) < 200
 
 
 @pytest.mark.parametrize("threads", [0, -1, 100_000, 10**30, math.nan])
@@ -239,41 +226,3 @@ def test_preset_under_file_under_settings() -> None:
     assert config.train.max_tokens == PRESETS["tiny"]["luong"]["train"]["max_tokens"]
     assert config.model.dropout == 0.25
     assert config.model.d_embedding == 64
-
-
-# ---- updates and times between what a training does now and then
-
-
-def test_what_is_given() -> None:
-    found = [interval(value, 3) for value in (7, "90s", "2m", "1.5h", "auto")]
-    assert found == [7, 90.0, 120.0, 5400.0, 3]
-    assert [type(one) for one in found] == [int, float, float, float, int]
-
-
-def test_timer() -> None:
-    """Once for every multiple that has passed since it was asked last, however many; by updates it knows no
-    clock."""
-    timer = Timer(10.0, 25.0)
-    assert [timer.due(0, now) for now in (25.0, 29.9, 30.0, 31.0, 55.0, 56.0, 60.0)] == [
-        *(False, False, True, False, True, False, True)
-    ]
-    timer.pass_over(71.0)
-    assert not timer.due(0, 79.0) and timer.due(0, 80.0)
-    timer.pass_over(91.0, pause=25.0)
-    assert [timer.due(0, now) for now in (100.0, 115.9, 116.0, 119.0, 120.0)] == [
-        *(False, False, True, False, True)
-    ], "what is due in the pause comes right after it"
-    by_updates = Timer(3, 0.0)
-    assert [by_updates.due(update, 1e9) for update in range(1, 7)] == [False, False, True] * 2
-
-
-def test_what_suits_the_run() -> None:
-    """Times where its limit is one; updates where all else is counted in them, or validations are."""
-    assert intervals(TrainConfig()) == (BY_UPDATES, BY_UPDATES)
-    for minutes, seconds in ((0.5, 10), (1, 10), (5, 30), (60, VALID_TIME)):
-        assert intervals(TrainConfig(max_minutes=minutes)) == (seconds, SAVE_TIME)
-    assert intervals(TrainConfig(max_minutes=5.0, patience=2)) == (BY_UPDATES, SAVE_TIME)
-    assert intervals(TrainConfig(max_minutes=5.0, schedule="plateau")) == (BY_UPDATES, SAVE_TIME)
-    assert intervals(TrainConfig(max_minutes=5.0, patience=2, valid_every=9))[0] == 9
-    with pytest.raises(ConfigError, match="plateau schedule count"):
-        intervals(TrainConfig(schedule="plateau", valid_every="5m"))

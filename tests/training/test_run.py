@@ -161,7 +161,6 @@ TEXT = ["model.source=false", "train.window=20"]
 BAD: list[tuple[str, list[str], tuple[str, str], str]] = [
     ("bytenet", [], ("short valid_tgt", PAIRS[1]), "short has 1 lines and .* has 5"),
     ("bytenet", ["train.max_updates=0"], PAIRS, "needs an end"),
-    ("bytenet", ["train.patience=3", "train.valid_every=2m"], PAIRS, "count validations: give --valid-every"),
     ("bytenet", ["train.metric=chrf", "train.valid_lines=0"], PAIRS, "chrf needs"),
     ("bytenet", TEXT, PAIRS, "model.source is false"),
     ("bytenet", [], ALONE, "model.source is true"),

@@ -324,7 +324,7 @@ def training_words(name: str, run: Path, budget: float, work: Work) -> list[str]
     tokens = "600" if work.dry else "32000"
     words += ["--set", f"model.d_hidden={width}", "--max-tokens", tokens, "--device", work.device.type]
     words += ["--max-updates", "6" if work.dry else "0", "--max-minutes", f"{budget / 60:.2f}"]
-    words += ["--valid-every", "3" if work.dry else "300", "--save-every", "1m"]
+    words += ["--valid-every", "3" if work.dry else "300", "--save-every", "500"]
     words += ["--threads", str(1 if work.dry else max(1, (os.cpu_count() or 1) // len(work.recipes)))]
     work.emit(f"{name}, width", width, "units")
     return words
