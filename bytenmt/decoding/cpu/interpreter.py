@@ -382,10 +382,10 @@ def run(
                 target = search.logits[which, row]
                 copy(target.ctypes.data, start + 4 * row * logits[1], len(target))
             if which == len(search.logits) - 1:
+                write_log_p(search)
                 if len(search.forced.n_text) > 0:
                     score_forced_bytes(search)
                 else:
-                    write_log_p(search)
                     choose_bytes(search, params)
         if not barrier(ctx.barrier, ctx.n_threads):
             return

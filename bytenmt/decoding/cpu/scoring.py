@@ -94,22 +94,26 @@ def append_byte(word: Any, byte: int) -> None:
     word[1] = extend_prefix(word[1], np.uint64(byte))
 
 
-@allocating
+@compiled
 def score_forced_bytes(search: SearchState) -> None:
-    """Store log-probability and rank of the bytes of fixed texts that a pass has predicted, and move on.
+    """Store log-probability (of search.log_p) and rank of the bytes of fixed texts that a pass has predicted,
+    and move on.
 
     Texts that are scored to their end get the state DONE.
     """
     forced = search.forced
-    merged = np.empty(N_IDS, np.float32)
     first = 0
     while first < search.n_rows[0]:
         slot = search.row_slot[first]
         n, read = n_columns_of(search, slot), forced.n_read[slot]
         for column in range(n):
-            byte = forced.text[slot, read + column]
-            forced.log_p[slot, read + column] = log_p_of(search.logits, first + column, byte)
-            forced.rank[slot, read + column] = rank_of(search.logits, first + column, byte, merged)
+            log_p, byte = search.log_p[first + column], forced.text[slot, read + column]
+            rank = 0  # how many bytes are likelier, or as likely and of lower value
+            for other in range(N_IDS):
+                rank += log_p[other] > log_p[byte] or (log_p[other] == log_p[byte] and other < byte)
+            forced.rank[slot, read + column] = rank
+            # An ensemble's may be rounded up beyond 0.
+            forced.log_p[slot, read + column] = min(log_p[byte], np.float32(0))
             append_byte(forced.word[slot], byte)
         search.last[slot, 0] = forced.text[slot, read + n - 1]
         search.step[slot] += n
@@ -117,38 +121,3 @@ def score_forced_bytes(search: SearchState) -> None:
         if read + n == forced.n_text[slot]:
             search.state[slot] = DONE
         first += n
-
-
-@allocating
-def log_p_of(logits: Any, row: int, byte: int) -> float:
-    """Return the logarithm of a byte's probability, averaged over the models. logits (models, rows, 256)."""
-    exponentials = np.empty(N_IDS, np.float32)
-    merged = 0.0
-    for model in range(logits.shape[0]):
-        values = logits[model, row]
-        highest = row_max(values.ctypes.data, N_IDS)
-        total = np.float64(exp_sum(exponentials.ctypes.data, values.ctypes.data, N_IDS, highest))
-        log_p = np.float64(values[byte]) - np.float64(highest) - math.log(total)
-        if model == 0:
-            merged = log_p
-        else:
-            higher, lower = max(merged, log_p), min(merged, log_p)
-            merged = higher + math.log1p(math.exp(lower - higher))
-    return merged - math.log(logits.shape[0])
-
-
-@compiled
-def rank_of(logits: Any, row: int, byte: int, merged: Any) -> int:
-    """Return how many bytes the models find likelier than `byte`, or as likely and of lower value.
-
-    logits (models, rows, 256). merged (256,) float32: temporary memory.
-    """
-    if logits.shape[0] == 1:
-        for other in range(N_IDS):
-            merged[other] = logits[0, row, other]
-    else:
-        log_softmax(logits, row, merged)
-    given, rank = merged[byte], 0
-    for other in range(N_IDS):
-        rank += merged[other] > given or (merged[other] == given and other < byte)
-    return rank
