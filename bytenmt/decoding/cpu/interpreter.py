@@ -65,12 +65,10 @@ from bytenmt.jit import compiled, inlined, njit_borrowing
 from bytenmt.kernel_constants import FOLD_CASE, WORD_BITS
 from bytenmt.ngram_hash import (
     N_BYTES,
-    PER_BYTE,
     START,
     WORD_ORDER,
     fold_case,
     hash_ngram,
-    letter_value,
     mix,
 )
 from bytenmt.program.instructions import Field, LinearBase, Op, RowKind
@@ -82,7 +80,7 @@ EPSILON = 1e-5  # PyTorch's default for layer norms
 )
 W, V, S, T, N, M, K, ROWS = map(int, list(Field)[10:])
 N_ROW_BITS = FOLD_CASE - 1  # mask of the bits of a row number in the operand of Op.NGRAMS
-BYTE, LOW_BYTE = np.uint64(8), np.uint64(0xFF)
+START_WORD, NO_PREFIX = np.uint64(START), np.uint64(0)  # what an empty text has read
 ONE: Any = np.int64(1)  # with a Python int, `execute` would be compiled once more
 
 
@@ -291,7 +289,7 @@ def execute_source_op(
 def begin_pass(model: ModelBuffers, rows: Rows, search: SearchState) -> int:
     """Fill `rows` with the bytes that the running sentences read in the next pass; return their number.
 
-    Also sets search.row_slot and n_rows and, with several beams, updates the ancestors of ring buffers.
+    Also sets search.row_slot, n_rows and word and, with several beams, updates the ancestors of ring buffers.
     """
     forced, n_beams, row = search.forced, search.last.shape[1], 0
     for slot in range(len(search.state)):
@@ -307,40 +305,23 @@ def begin_pass(model: ModelBuffers, rows: Rows, search: SearchState) -> int:
                 if column > 0:
                     rows.ids[row] = forced.text[slot, forced.n_read[slot] + column - 1]
                 if len(rows.word) > 0:
-                    write_last_bytes(search, slot, beam, column, rows.word[row])
+                    bank, parent = search.step[slot] & 1, search.parent[slot, beam]
+                    before = rows.word[row - 1] if column > 0 else search.word[1 - bank, slot, parent]
+                    read_byte(rows, row, before)
+                    if column == 0:
+                        for k in range(2):
+                            search.word[bank, slot, beam, k] = rows.word[row, k]
                 row += 1
     search.n_rows[0] = row
     return row
 
 
 @compiled
-def write_last_bytes(search: SearchState, slot: int, beam: int, column: int, word: Any) -> None:
-    """Set word (2,) uint64 to the last eight bytes that a row has read, packed, and their prefix hash.
-
-    See ngram_hash.py. column: which byte of the pass the row reads, for a text that is scored.
-    """
-    forced = search.forced
-    if len(forced.n_text) > 0:
-        word[0], word[1] = forced.word[slot, 0], forced.word[slot, 1]
-        for i in range(column):
-            append_byte(word, forced.text[slot, forced.n_read[slot] + i])
-        return
-    last, prefix, step = np.uint64(START), np.uint64(0), search.step[slot]
-    ancestor, shift, factor, in_word = beam, np.uint64(0), np.uint64(1), True
-    for back in range(step - 1, -1, -1):
-        byte = np.uint64(search.history_byte[slot, back, ancestor])
-        if back >= step - N_BYTES:
-            last = (last & ~(LOW_BYTE << shift)) | (byte << shift)
-            shift += BYTE
-        value = letter_value(byte)
-        in_word = in_word and value > 0
-        if in_word:
-            prefix += value * factor
-            factor *= np.uint64(PER_BYTE)
-        elif back < step - N_BYTES:
-            break
-        ancestor = int(search.history_parent[slot, back, ancestor])
-    word[0], word[1] = last, prefix
+def read_byte(rows: Rows, row: int, before: Any) -> None:
+    """Set the word of a row from that before its byte, (2,) uint64: see Rows."""
+    for k in range(2):
+        rows.word[row, k] = before[k]
+    append_byte(rows.word[row], rows.ids[row])
 
 
 @njit_borrowing
@@ -365,6 +346,15 @@ def run(
     logits (3,): start, stride and column of the register that holds the logits after a step.
     """
     if n_steps == 0:
+        if ctx.thread == 0:
+            for row in range(len(rows.word)):
+                if rows.position[row] == 0:
+                    rows.word[row, 0], rows.word[row, 1] = START_WORD, NO_PREFIX
+                    append_byte(rows.word[row], rows.ids[row])
+                else:
+                    read_byte(rows, row, rows.word[row - 1])
+        if not barrier(ctx.barrier, ctx.n_threads):
+            return
         execute(program, model, rows, search, ctx, len(rows.ids), ONE)
     for _ in range(n_steps):
         if ctx.thread == 0:

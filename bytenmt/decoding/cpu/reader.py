@@ -50,7 +50,7 @@ class _TextBatch:
         """Begin texts with these sources, in the first slots."""
         search, n = self._search, len(sources)
         search.step[:n], search.last[:n], search.parent[:n] = 0, BOS, 0
-        search.forced.word[:n] = START, 0
+        search.word[:, :n] = START, 0
         for model in self._models:
             for rows in model.prepare(sources, range(n)):
                 self._team.run(partial(model.encode, rows, search, self._params))
@@ -65,7 +65,7 @@ class _TextBatch:
         if length > self._search.forced.text.shape[1] or columns:
             larger = self._allocate(length, columns)
             larger.step[:], larger.last[:] = self._search.step, self._search.last
-            larger.forced.word[:] = self._search.forced.word
+            larger.word[:] = self._search.word
             self._search = larger
 
     def run(self) -> None:

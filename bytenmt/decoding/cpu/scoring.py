@@ -114,7 +114,12 @@ def score_forced_bytes(search: SearchState) -> None:
             forced.rank[slot, read + column] = rank
             # An ensemble's may be rounded up beyond 0.
             forced.log_p[slot, read + column] = min(log_p[byte], np.float32(0))
-            append_byte(forced.word[slot], byte)
+        bank = search.step[slot] & 1
+        word = search.word[bank, slot, 0]
+        for column in range(n - 1):  # its first byte is there already
+            append_byte(word, forced.text[slot, read + column])
+        for k in range(2):
+            search.word[1 - bank, slot, 0, k] = word[k]
         search.last[slot, 0] = forced.text[slot, read + n - 1]
         search.step[slot] += n
         forced.n_read[slot] = read + n

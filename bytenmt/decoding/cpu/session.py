@@ -14,12 +14,9 @@ from bytenmt.decoding.cpu.kernels.gemm import scratch_bytes
 from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, Rows, ThreadContext
 from bytenmt.decoding.cpu.kernels.microkernels import NATIVE_INT8
 from bytenmt.decoding.cpu.packing import PackedModel
-from bytenmt.decoding.cpu.scoring import append_byte
 from bytenmt.decoding.cpu.thread_team import Barrier
 from bytenmt.decoding.search.state import SearchParams, SearchState
-from bytenmt.jit import njit
 from bytenmt.kernel_constants import PANEL, PRECISIONS
-from bytenmt.ngram_hash import START
 from bytenmt.program.instructions import ALIGNMENT, Field, Op, aligned_zeros, padded
 from bytenmt.utf8 import EOS
 
@@ -27,7 +24,6 @@ Array = npt.NDArray[np.float32]
 # Columns of sources per call of the encoder, unless a single source has more: enough to keep the matrix
 # products busy; with a recurrence, which waits for each column, enough sentences to share its matrices.
 ENCODED_TOGETHER, SCANNED_TOGETHER = 256, 1024
-NO_WORDS = np.zeros((0, 2), np.uint64)  # for programs without n-gram tables
 
 
 class ModelSession:
@@ -204,7 +200,7 @@ class ModelSession:
             self._encode_space.ctypes.data,
             self._encode_rows,
             np.frombuffer(b"".join(text or b"" for text in texts), np.uint8).copy(),
-            np.concatenate([_recent_words(text or b"") for text in texts]) if self._reads_words else NO_WORDS,
+            np.empty((len(owner) if self._reads_words else 0, 2), np.uint64),  # which `run` fills
             np.arange(first[-1]) - first[owner],
             owner,
             np.zeros(0, np.int64),
@@ -244,24 +240,9 @@ def _length(text: bytes | None) -> int:
     return 0 if text is None else len(text)
 
 
-def _recent_words(text: bytes) -> npt.NDArray[np.uint64]:
-    """Return the last eight bytes and the prefix hash (see ngram_hash.py) at each byte: (bytes, 2) uint64."""
-    words = np.empty((len(text), 2), np.uint64)
-    _fill_words(np.frombuffer(text, np.uint8), words)
-    return words
-
-
-@njit
-def _fill_words(text: npt.NDArray[np.uint8], words: npt.NDArray[np.uint64]) -> None:
-    word = np.array([np.uint64(START), np.uint64(0)])
-    for i in range(len(text)):
-        append_byte(word, text[i])
-        words[i] = word
-
-
 def _rows(space: Array, capacity: int, reads_words: bool) -> Rows:
     """Return rows for decoder steps, which fill them themselves."""
-    words = np.zeros((capacity, 2), np.uint64) if reads_words else NO_WORDS
+    words = np.zeros((capacity if reads_words else 0, 2), np.uint64)
     position, owner, beam = (np.zeros(capacity, np.int64) for _ in range(3))
     nothing = np.zeros(0, np.int64)
     ids = np.zeros(capacity, np.uint8)

@@ -65,17 +65,15 @@ class ForcedText(NamedTuple):
     """Fixed texts that are scored instead of searched for, one in each of p slots, and their scores.
 
     p is 0 if there is a search. text (p, c) uint8: the bytes. n_text, n_read (p,) int64: their number, and
-    how many have been scored. most (1,) int64: bytes of a text that one pass reads at most. word (p, 2)
-    uint64: the last eight bytes read and their prefix hash, see ngram_hash.py. log_p (p, c) float64, rank
-    (p, c) int64: results, see reading.Reading. attention (p, c, l, s) float32: the weights of l attention
-    instructions over s source columns; l is 0 if they are not recorded.
+    how many have been scored. most (1,) int64: bytes of a text that one pass reads at most. log_p (p, c)
+    float64, rank (p, c) int64: results, see reading.Reading. attention (p, c, l, s) float32: the weights of l
+    attention instructions over s source columns; l is 0 if they are not recorded.
     """
 
     text: Bytes
     n_text: Ints
     n_read: Ints
     most: Ints
-    word: npt.NDArray[np.uint64]
     log_p: Reals
     rank: Ints
     attention: npt.NDArray[np.float32]
@@ -92,7 +90,6 @@ class ForcedText(NamedTuple):
             np.zeros(n_slots, np.int64),
             np.zeros(n_slots, np.int64),
             np.ones(1, np.int64),
-            np.tile(np.array([START, 0], np.uint64), (n_slots, 1)),
             np.zeros(each),
             np.zeros(each, np.int64),
             np.zeros((*each, n_layers, columns if n_layers else 0), np.float32),
@@ -116,7 +113,8 @@ class SearchState(NamedTuple):
     log-probability so far, -inf for an unused beam. bonus (p, b) float64: added to the score to rank a beam
     that took a sentinel in place of EOS. pending (p, b) uint8: the bits of the sentinels to be written.
     past_end (p, b) bool: whether EOS was likelier than a byte that was chosen while one was pending.
-    draw_keys (p, b) uint64: for sampling.
+    draw_keys (p, b) uint64: for sampling. word (2, p, b, 2) uint64: the last eight bytes read and their
+    prefix hash, see ngram_hash.py, in two banks for even and odd steps; only for n-gram tables.
 
     Finished hypotheses, best first. n_finished (p,) int64: their number. finished_score, finished_log_p
     (p, b) float64: the score that ranks them, and their log-probability. finished_step, finished_beam (p, b)
@@ -145,6 +143,7 @@ class SearchState(NamedTuple):
     pending: Bytes
     past_end: npt.NDArray[np.bool_]
     draw_keys: npt.NDArray[np.uint64]
+    word: npt.NDArray[np.uint64]
     n_finished: Ints
     finished_score: Reals
     finished_log_p: Reals
@@ -193,6 +192,7 @@ class SearchState(NamedTuple):
             pending=np.zeros(each, np.uint8),
             past_end=np.zeros(each, np.bool_),
             draw_keys=np.zeros(each, np.uint64),
+            word=np.zeros((2, *each, 2), np.uint64),
             n_finished=np.zeros(n_slots, np.int64),
             finished_score=np.full(each, -np.inf),
             finished_log_p=np.full(each, -np.inf),
@@ -238,6 +238,7 @@ class SearchState(NamedTuple):
         self.bonus[slot] = 0.0
         self.past_end[slot] = False
         self.draw_keys[slot] = 0 if draw_keys is None else draw_keys
+        self.word[:, slot] = START, 0
         self.n_finished[slot] = 0
         self.finished_score[slot] = self.finished_log_p[slot] = -np.inf
 
