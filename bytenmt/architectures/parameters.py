@@ -42,7 +42,7 @@ def parameter_shapes(config: ModelSection) -> Shapes:
 
 
 def model_program(config: ModelSection) -> ModelProgram | None:
-    """Return a model's programs for the CPU engine, with all offsets of weights 0, as no weights are packed.
+    """Return a model's programs for the CPU engine, with the offsets of weights in float32.
 
     None if the architecture has no programs.
     """

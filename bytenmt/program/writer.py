@@ -1,9 +1,9 @@
 """Write a program from shapes alone: registers, instructions, and the weights that the instructions read.
 
-A program is written without any weights. It names the parameters that it reads and their shapes; what becomes
-of them is up to the WeightSink: the plain one only collects the shapes, that of decoding/cpu/packing.py packs
-the numbers of a trained model. So one description of an architecture gives its program, the parameters that a
-weights file must hold, and what a decode step costs.
+A program is written without any weights. It names the parameters that it reads and their shapes, and a
+WeightSink gives them places, which decoding/cpu/packing.py fills with the numbers of a trained model. So one
+description of an architecture gives its program, the parameters that a weights file must hold, and what a
+decode step costs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Shapes = dict[str, tuple[int, ...]]  # of a model's parameters, by their names
 class WeightArray(NamedTuple):
     """An array that a program reads: a parameter of the model, or computed from parameters."""
 
-    name: str  # shown in listings of the program
+    name: str  # as errors name it
     shape: tuple[int, ...]  # of the array
     parameters: Shapes  # that it is computed from
     compute: Callable[..., Array]  # returns it, given the arrays of these parameters in their order
@@ -36,25 +36,46 @@ def parameter(name: str, *shape: int) -> WeightArray:
     return WeightArray(name, shape, {name: shape}, lambda array: array)
 
 
-class WeightSink:
-    """Receives the arrays that a Writer's program reads, and gives their offsets.
+class WeightEntry(NamedTuple):
+    """The place of an array that a program reads, in one block of weights."""
 
-    This one takes no numbers: it collects the names and shapes of parameters in `shapes`, and offsets are 0.
-    n_bytes: received so far.
+    values: WeightArray
+    offset: int  # in bytes, of its numbers
+    matrix: Matrix | None  # None if it stays float32
+
+
+class WeightSink:
+    """Lays out the arrays that a Writer's program reads in one block, by their shapes alone.
+
+    precision: of the matrices, "fp32" or "int8". entries: the arrays in their order; each begins on a cache
+    line and has room for whole panels. n_bytes: of the block. shapes: of the parameters read, by their names.
     """
 
-    def __init__(self) -> None:
-        self.n_bytes, self.shapes = 0, Shapes()
+    def __init__(self, precision: str = "fp32") -> None:
+        self._is_int8 = precision == "int8"
+        self.entries, self.n_bytes, self.shapes = list[WeightEntry](), 0, Shapes()
 
     def vector(self, values: WeightArray) -> int:
-        """Take an array that stays float32; return its offset in bytes."""
+        """Add an array that stays float32; return its offset in bytes."""
         self._record(values)
-        return 0
+        offset = self._reserve(math.prod(values.shape))
+        self.entries.append(WeightEntry(values, offset, None))
+        return offset
 
     def matrix(self, values: WeightArray) -> Matrix:
-        """Take a matrix (n_output, ...), all axes but the first its inputs, for the engine's precision."""
+        """Add a matrix (n_output, ...), all axes but the first its inputs; return its offsets and shape."""
         self._record(values)
-        return Matrix(0, 0, values.shape[0], math.prod(values.shape[1:]))
+        n_output, n_input = values.shape[0], math.prod(values.shape[1:])
+        scales = self._reserve(n_output) if self._is_int8 else 0
+        n_steps = -(-n_input // 4) if self._is_int8 else n_input  # of four int8 inputs, or one of float32
+        matrix = Matrix(self._reserve(padded(n_output) * n_steps), scales, n_output, n_input)
+        self.entries.append(WeightEntry(values, matrix.place, matrix))
+        return matrix
+
+    def _reserve(self, n_floats: int) -> int:
+        offset = self.n_bytes
+        self.n_bytes += 4 * padded(n_floats)
+        return offset
 
     def _record(self, values: WeightArray) -> None:
         for name, shape in values.parameters.items():

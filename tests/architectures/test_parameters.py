@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from fast_variants import by_variant
@@ -18,8 +17,7 @@ from bytenmt.architectures.parameters import (
 )
 from bytenmt.architectures.registry import build_model
 from bytenmt.architectures.tensor_tree import tensors
-from bytenmt.config.schema import architecture, load_config, parse_config
-from bytenmt.decoding.cpu.packing import pack_model
+from bytenmt.config.schema import architecture, parse_config
 from bytenmt.program.writer import WeightSink, parameter
 
 
@@ -67,13 +65,8 @@ def test_what_is_told_is_the_models(name: str) -> None:
 
 
 def test_a_program_that_contradicts_itself_is_refused() -> None:
-    """A parameter has one shape, and a tensor that is packed has its parameter's."""
+    """A parameter has one shape."""
     weights = WeightSink()
     weights.vector(parameter("bias", 3))
     with pytest.raises(ValueError, match="bias is read as"):
         weights.matrix(parameter("bias", 3, 1))
-    config = load_config("seq2seq", "tiny", []).model
-    tensors = {name: np.zeros(shape, np.float32) for name, shape in parameter_shapes(config).items()}
-    tensors["decoder.output.bias"] = np.zeros(3, np.float32)
-    with pytest.raises(ValueError, match=r"decoder\.output\.bias has the shape \(3,\)"):
-        pack_model(tensors, config, "fp32")

@@ -18,7 +18,7 @@ from bytenmt.decoding.cpu.kernels.barrier import COUNTERS, barrier
 from bytenmt.decoding.cpu.kernels.decoder_memory import KEYS, VALUES, store_column
 from bytenmt.decoding.cpu.kernels.gemm import linear_panels, scratch_bytes
 from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, ThreadContext
-from bytenmt.decoding.cpu.kernels.panels import INT8, PANEL, TOGETHER, ZERO, pack
+from bytenmt.decoding.cpu.kernels.panels import INT8, PANEL, ZERO, pack
 from bytenmt.decoding.cpu.session import memory_column_floats, round_up_to_lines
 from bytenmt.kernel_constants import PRECISIONS
 
@@ -39,7 +39,7 @@ def same_bits(x: Any, y: Any) -> bool:
 
 def unpack(packed: Any, n_out: int, n_in: int, precision: str, scales: Any) -> Any:
     """Return the matrix (n_out, n_in) float32 of packed panels. scales (n_out or more,) float32: for int8."""
-    kind, together = f32 if precision == "fp32" else np.uint8, TOGETHER[precision]
+    kind, together = (f32, 1) if precision == "fp32" else (np.uint8, 4)
     n_groups = -(-n_in // together)
     parts = packed.view(kind).reshape(-1, n_groups, PANEL, together).swapaxes(1, 2)
     whole = parts.reshape(-1, n_groups * together)[:n_out, :n_in]
@@ -55,9 +55,10 @@ class Matrix:
         self.n_out, self.n_in = matrix.shape
         self.precision = precision
         self.n_panels = -(-self.n_out // PANEL)
-        self.panels = pack(matrix, precision)
+        q, scales = quantise(matrix)
+        self.panels = pack(matrix if precision == "fp32" else q)
         self.scales = np.zeros(self.n_panels * PANEL, f32)
-        self.scales[: self.n_out] = quantise(matrix)[1]
+        self.scales[: self.n_out] = scales
         self.values = unpack(self.panels, self.n_out, self.n_in, precision, self.scales)
         self.scratch = np.full(scratch_bytes(self.n_in), 0xFF, np.uint8)
 

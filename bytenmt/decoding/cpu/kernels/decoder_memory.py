@@ -71,8 +71,8 @@ def gather_taps(
 
 @inlined
 def ring_column(model: ModelBuffers, rows: Rows, ring: int, row: int, position: int) -> int:
-    """Return the address of the column of a row's text at an earlier position `at`, in ring buffer `ring` of
-    the beam that wrote this position."""
+    """Return the address of the column of a row's text at an earlier position, in ring buffer `ring` of the
+    beam that wrote this position."""
     n_beams, history = model.n_rows // len(model.columns), model.ancestors.shape[2]
     slot, beam = rows.owner[row], rows.beam[row]
     if n_beams > 1:

@@ -6,34 +6,32 @@ instruction takes at once, are contiguous. gemm.py multiplies with panels.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from bytenmt.kernel_constants import PANEL as PANEL
 from bytenmt.kernel_constants import PRECISIONS
 
-Array = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
 
 STEP_BYTES = 4 * PANEL  # weights of the inputs that a product takes at once, in every precision
 FP32, INT8 = (PRECISIONS.index(name) for name in ("fp32", "int8"))  # codes of precisions
 ZERO = 128  # the byte that stands for 0 in int8 panels, which are unsigned
-TOGETHER = {"fp32": 1, "int8": 4}  # inputs of an output that stand together
 
 
-def pack(matrix: Array, precision: str) -> Bytes:
-    """Return a matrix (n_out, n_in) float32 in the order in which kernels read it, as bytes.
+def pack(matrix: npt.NDArray[Any]) -> Bytes:
+    """Return a matrix (n_out, n_in) in the order in which kernels read it, as bytes.
 
-    precision: "fp32": [panel][input][64 outputs]; "int8": [panel][input / 4][64][4], where 128 is added to
-    the integers of `quantise`; its scales are not included. The last panel is padded with zeros.
+    float32: [panel][input][64 outputs]; int8, without its scales: [panel][input / 4][64][4], where 128 is
+    added to the integers. The last panel is padded with zeros.
     """
-    from bytenmt.checkpoints.quantize import quantise  # here: not part of the kernels' cache key
-
     n_out, n_in = matrix.shape
-    together, is_int8 = TOGETHER[precision], precision == "int8"
-    values = quantise(matrix)[0].view(np.uint8) ^ np.uint8(ZERO) if is_int8 else matrix.astype(np.float32)
+    values, together, zero = matrix, 1, 0  # together: inputs of an output that stand together
+    if matrix.dtype == np.int8:
+        values, together, zero = matrix.view(np.uint8) ^ np.uint8(ZERO), 4, ZERO
     n_groups = -(-n_in // together)
-    zero = ZERO if is_int8 else 0
     panels = np.full((-(-n_out // PANEL), n_groups, PANEL, together), zero, values.dtype)
     for panel in range(len(panels)):  # one by one: transposing all at once misses the caches
         part = values[panel * PANEL : (panel + 1) * PANEL]
