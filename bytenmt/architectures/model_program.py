@@ -73,7 +73,7 @@ class ModelWriter:
         if config.ngrams:
             n_rows = len(config.ngrams) * config.n_ngram_rows + config.ngram_word_rows
             self._ngram_tables = weights.vector(parameter(NGRAM_TABLES, n_rows, config.d_embedding))
-        self.encode = Writer(weights)
+        self.encode = Writer(weights, is_encoder=True)
 
     def embed(self, writer: Writer, d: Register) -> None:
         """Write instructions that set register d to the embedding of the byte read, n-grams included."""

@@ -65,14 +65,13 @@ class Op(IntEnum):
     PREDICT_CENTRE = 26  # d = sigma(w . a) times those columns
     # in an encoder only
     WINDOW = 32  # d = the m columns of a around each column, dilation k, zero outside of the sentence
-    # d = the states of a recurrence over a sentence's columns, backwards where m; a its input's share of the
-    # gates; b scratch, a row a sentence, that begins with h and ends holding the last h
-    GRU_SCAN = 33  # w: U of r and z, v: U of g, k: see GruFlag; scratch h, u (2n), r * h, g
-    LSTM_SCAN = 34  # w: U; scratch h, c, u (4n)
-    KEEP = 35  # the memory's item k = a; its columns before the last one turned round where m
-    KEEP_EXPONENTIAL = 36  # the memory's item k = exp(2 a), for ATTEND_ADDITIVE
-    KEEP_FIXED = 37  # a row a sentence: the memory's fixed part k = a
-    KEEP_STATE = 38  # a row a sentence: state k, of all beams, = a
+    PREVIOUS = 33  # d = a at the column before, zero at the first
+    TURN = 34  # d = a of the sentence's columns in reverse
+    LAST = 35  # a row a sentence: d = a at its last column, zero without any
+    KEEP = 36  # the memory's item k = a; its columns before the last one turned round where m
+    KEEP_EXPONENTIAL = 37  # the memory's item k = exp(2 a), for ATTEND_ADDITIVE
+    KEEP_FIXED = 38  # a row a sentence: the memory's fixed part k = a
+    KEEP_STATE = 39  # a row a sentence: state k, of all beams, = a
 
 
 ATTENTIONS = (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE, Op.ATTEND_LOCATION)
@@ -125,7 +124,7 @@ class RowKind(IntEnum):
 
     ALL = 0  # all hypotheses of a step; all bytes of all sources in an encoder
     SENTENCES = 1  # one row for each sentence
-    SERIAL = 2  # as ALL, where of several columns of a text each waits for the states of the one before
+    SERIAL = 2  # as ALL, where each column of a text waits for the states of the one before
 
 
 class Register(NamedTuple):

@@ -1,4 +1,4 @@
-"""Write recurrent layers and read-outs as instructions, one decode step at a time or over a whole source.
+"""Write recurrent layers and read-outs as instructions, of a decode step or of an encoder.
 
 Parameters have the names that the modules of bytenmt/layers give them.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from bytenmt.program.instructions import GruFlag, Op, Register, RowKind, padded
+from bytenmt.program.instructions import GruFlag, Op, Register
 from bytenmt.program.writer import Array, Shapes, WeightArray, Writer
 
 
@@ -35,8 +35,8 @@ def write_gru_step(
     """Write instructions for new = GRU(x, old); `new` may be the same register as `old`.
 
     name: prefix of its parameters. flags: bits of GruFlag. state: number of the decoder's state that `old` is
-    read from and `new` is written to; None if the caller does both. d_inside: how many of the last inputs the
-    reset gate also multiplies, see layers.recurrent.GRU.
+    read from and `new` is written to, any number in an encoder; None if the caller does both. d_inside: how
+    many of the last inputs the reset gate also multiplies, see layers.recurrent.GRU.
     """
     d, weight, bias = old.width, f"{name}.input.weight", f"{name}.input.bias"
     gates, u = step.register(3 * d), step.register(d)
@@ -51,7 +51,7 @@ def write_gru_step(
     else:
         step.linear(gates, x, weight, bias)
     if state is not None:
-        step.emit(Op.READ_STATE, old, k=state)
+        step.read_state(old, state)
     if new != old:
         step.emit(Op.COPY, new, old)
     step.linear(gates.part(0, 2 * d), old, f"{name}.gates.weight", add=True)
@@ -61,7 +61,7 @@ def write_gru_step(
     step.linear(u, factor, f"{name}.candidate.weight", add=d_inside > 0)
     step.emit(Op.GRU_STEP, new, gates, u, k=flags)
     if state is not None:
-        step.emit(Op.WRITE_STATE, a=new, k=state)
+        step.write_state(new, state)
 
 
 def _outside(first: int, w: Array) -> Array:
@@ -71,14 +71,16 @@ def _outside(first: int, w: Array) -> Array:
     return outside
 
 
-def write_step_layers(
+def write_recurrent_layers(
     step: Writer, x: Register, name: str, depth: int, d: int, flags: int | None, d_inside: int = 0
-) -> Register:
-    """Write one step of a stack of recurrent layers over input x; return the register of the top layer's h.
+) -> tuple[Register, list[Register]]:
+    """Write a stack of recurrent layers over input x; return the registers of the top layer's h and of all
+    states: h of each layer, then c of LSTMs. They are the decoder's states 0, 1 and so on in a decode step.
 
     name: prefix of their parameters. depth: layers, each of width d. flags: bits of GruFlag; None for LSTMs.
-    d_inside: of the lowest layer, see write_gru_step. States are numbered: h of each layer, then c of LSTMs.
+    d_inside: of the lowest layer, see write_gru_step.
     """
+    all_h, all_c = list[Register](), list[Register]()
     for layer in range(depth):
         h, prefix = step.register(d), f"{name}.{layer}"
         if flags is not None:
@@ -88,55 +90,12 @@ def write_step_layers(
             step.linear(gates, x, f"{prefix}.input.weight", f"{prefix}.input.bias")
             states = ((h, layer), (c, depth + layer))
             for register, state in states:
-                step.emit(Op.READ_STATE, register, k=state)
+                step.read_state(register, state)
             step.linear(gates, h, f"{prefix}.recurrent.weight", add=True)
             step.emit(Op.LSTM_STEP, h, gates, c)
             for register, state in states:
-                step.emit(Op.WRITE_STATE, a=register, k=state)
+                step.write_state(register, state)
+            all_c.append(c)
+        all_h.append(h)
         x = h
-    return x
-
-
-def write_scan_layers(
-    encode: Writer, x: Register, name: str, depth: int, d: int, flags: int | None
-) -> tuple[Register, list[Register]]:
-    """Write a stack of recurrent layers that reads the sources from end to end; see write_step_layers.
-
-    Returns the register of the top layer's h, with a row for each source byte, and the registers of each
-    sentence's last states: h of each layer, then, of LSTMs, c of each.
-    """
-    last = []
-    for layer in range(depth):
-        x, *states = write_scan(encode, x, f"{name}.{layer}", d, flags)
-        last.append(states)
-    return x, [state for states in zip(*last, strict=True) for state in states]
-
-
-def write_scan(
-    encode: Writer,
-    x: Register,
-    name: str,
-    d: int,
-    flags: int | None,
-    states: Register | None = None,
-    backwards: bool = False,
-) -> tuple[Register, ...]:
-    """Write a recurrent layer that reads the sources from end to end.
-
-    Returns the register of h, with a row for each source byte, and those of each sentence's last h and, of an
-    LSTM, c. name, flags: see write_step_layers. states: the register to write h into; None: a new one.
-    backwards: a GRU reads from the last byte to the first; an LSTM ignores it.
-    """
-    share = encode.register((4 if flags is None else 3) * d)
-    encode.linear(share, x, f"{name}.input.weight", f"{name}.input.bias")
-    scratch = encode.register(2 * padded(d) + 4 * d if flags is None else 2 * padded(d) + padded(2 * d) + d)
-    states = encode.register(d) if states is None else states
-    if flags is None:
-        u = encode.matrix(f"{name}.recurrent.weight", 4 * d, d)
-        encode.emit(Op.LSTM_SCAN, states, share, scratch, w=u.place, s=u.scales)
-        return states, scratch.part(0, d), scratch.part(padded(d), d)
-    u = encode.matrix(f"{name}.gates.weight", 2 * d, d)
-    u_g = encode.matrix(f"{name}.candidate.weight", d, d)
-    places = {"w": u.place, "s": u.scales, "v": u_g.place, "t": u_g.scales}
-    encode.emit(Op.GRU_SCAN, states, share, scratch, RowKind.ALL, m=int(backwards), k=flags, **places)
-    return states, scratch.part(0, d)
+    return x, all_h + all_c

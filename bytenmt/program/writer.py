@@ -84,10 +84,13 @@ class WeightSink:
 
 
 class Writer:
-    """Builds one program, instruction by instruction; `weights` gets the arrays that it reads."""
+    """Builds one program, instruction by instruction; `weights` gets the arrays that it reads.
 
-    def __init__(self, weights: WeightSink) -> None:
-        self.weights = weights
+    is_encoder: whether it runs over the columns of sources, instead of one step of a decoder.
+    """
+
+    def __init__(self, weights: WeightSink, is_encoder: bool = False) -> None:
+        self.weights, self._is_encoder = weights, is_encoder
         self._rows: list[list[int]] = []
         self._row_floats = 0
         self._shared: dict[tuple[str, int], Register] = {}
@@ -137,6 +140,24 @@ class Writer:
                 }
         self._rows.append([row.get(column.name, 0) for column in Field])
 
+    def read_state(self, d: Register, state: int) -> None:
+        """Append d = a recurrent state: of the decoder by its number, or what d had at the column before."""
+        if self._is_encoder:
+            self.emit(Op.PREVIOUS, d, d)
+        else:
+            self.emit(Op.READ_STATE, d, k=state)
+
+    def write_state(self, a: Register, state: int) -> None:
+        """Append that a recurrent state becomes a, in a decoder; an encoder has it in the register."""
+        if not self._is_encoder:
+            self.emit(Op.WRITE_STATE, a=a, k=state)
+
+    def last(self, a: Register) -> Register:
+        """Return a new register of an encoder with a row for each sentence: a at its last column, or zero."""
+        d = self.register(a.width)
+        self.emit(Op.LAST, d, a, rows=RowKind.SENTENCES)
+        return d
+
     def linear(
         self,
         d: Register,
@@ -168,8 +189,10 @@ class Writer:
         Those from the read of a recurrent state to its last write get RowKind.SERIAL.
         """
         table = np.array(self._rows, np.int64).reshape(-1, len(Field))
-        op, state = table[:, Field.OP], table[:, Field.K]
-        for first in np.flatnonzero(op == Op.READ_STATE):
-            written = np.flatnonzero((op == Op.WRITE_STATE) & (state == state[first]))
-            table[first : written.max(initial=0) + 1, Field.ROWS] = RowKind.SERIAL
+        op, state, d = table[:, Field.OP], table[:, Field.K], table[:, Field.D_START : Field.D_COLUMN + 1]
+        for first in np.flatnonzero((op == Op.READ_STATE) | (op == Op.PREVIOUS)):
+            is_write = (op == Op.WRITE_STATE) & (state == state[first])
+            if self._is_encoder:
+                is_write = (d == d[first]).all(axis=1)
+            table[first : np.flatnonzero(is_write).max(initial=0) + 1, Field.ROWS] = RowKind.SERIAL
         return Program(table, self._row_floats)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from bytenmt.architectures.bahdanau.config import BahdanauConfig
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter
 from bytenmt.program.instructions import GruFlag, Op, RowKind
-from bytenmt.program.layers import write_gru_step, write_maxout, write_scan
+from bytenmt.program.layers import write_gru_step, write_maxout
 
 
 def write_program(config: BahdanauConfig, writer: ModelWriter) -> ModelProgram:
@@ -48,17 +48,20 @@ def _write_encoder(config: BahdanauConfig, writer: ModelWriter) -> None:
     writer.embed(encode, x)
     for layer in range(config.n_encoder_layers):
         name = f"encoder.above.{layer - 1}" if layer else "encoder"
-        annotations = encode.register(2 * d)
-        forwards, backwards = annotations.part(0, d), annotations.part(d, d)
-        takes = GruFlag.UPDATE_TAKES
-        write_scan(encode, x, f"{name}.forwards", d, takes, forwards)
-        _, first = write_scan(encode, x, f"{name}.backwards", d, takes, backwards, backwards=True)
+        annotations, turned, backwards = encode.register(2 * d), encode.register(x.width), encode.register(d)
+        forwards = annotations.part(0, d)
+        write_gru_step(encode, forwards, forwards, x, f"{name}.forwards", GruFlag.UPDATE_TAKES, 0)
+        encode.emit(Op.TURN, turned, x)
+        write_gru_step(encode, backwards, backwards, turned, f"{name}.backwards", GruFlag.UPDATE_TAKES, 0)
+        encode.emit(Op.TURN, annotations.part(d, d), backwards)
         x = annotations
     keys = encode.register(config.d_attention)
     encode.linear(keys, x, "encoder.keys.weight")
     encode.emit(Op.KEEP_EXPONENTIAL, a=keys, k=0)
     encode.emit(Op.KEEP, a=x, k=1)
     hidden = encode.register(d)
-    encode.linear(hidden, first, "decoder.start.weight", "decoder.start.bias", rows=RowKind.SENTENCES)
+    encode.linear(
+        hidden, encode.last(backwards), "decoder.start.weight", "decoder.start.bias", rows=RowKind.SENTENCES
+    )
     encode.emit(Op.TANH, hidden, rows=RowKind.SENTENCES)
     encode.emit(Op.KEEP_STATE, a=hidden, k=0, rows=RowKind.SENTENCES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bytenmt.architectures.bytenet.config import ByteNetConfig
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter, RingSize, SourceOrder
 from bytenmt.program.instructions import Op, Register
-from bytenmt.program.layers import write_scan_layers, write_step_layers
+from bytenmt.program.layers import write_recurrent_layers
 from bytenmt.program.writer import Writer, parameter
 
 
@@ -23,7 +23,7 @@ def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
             blocks.reduce(index)
             encode.emit(Op.WINDOW, blocks.taps, blocks.narrow, m=k, k=dilation)
             blocks.expand(index)
-        x, _ = write_scan_layers(encode, x, "encoder.layers", config.encoder_recurrence, 2 * d, flags=0)
+        x, _ = write_recurrent_layers(encode, x, "encoder.layers", config.encoder_recurrence, 2 * d, flags=0)
         column = blocks.wide.part(0, config.d_column)
         encode.linear(column, x, "encoder.output.weight", "encoder.output.bias")
         encode.emit(Op.KEEP, a=column, k=0)
@@ -42,7 +42,7 @@ def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
         blocks.reduce(index)
         step.emit(Op.RING, blocks.taps, blocks.narrow, m=k, k=index)
         blocks.expand(index)
-    x = write_step_layers(step, blocks.x, "decoder.layers", config.decoder_recurrence, 2 * d, flags=0)
+    x, _ = write_recurrent_layers(step, blocks.x, "decoder.layers", config.decoder_recurrence, 2 * d, flags=0)
     head = step.register(2 * d)
     step.linear(head, x, "decoder.head.weight", "decoder.head.bias")
     step.emit(Op.RELU, head)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter, SourceOrder
 from bytenmt.architectures.seq2seq.config import Seq2SeqConfig
 from bytenmt.program.instructions import GruFlag, Op, RowKind
-from bytenmt.program.layers import write_maxout, write_scan_layers, write_step_layers
+from bytenmt.program.layers import write_maxout, write_recurrent_layers
 
 CONTEXT = 0  # the memory's fixed part: c
 
@@ -29,7 +29,7 @@ def write_program(config: Seq2SeqConfig, writer: ModelWriter) -> ModelProgram:
     if every_step:
         step.emit(Op.FIXED, x.part(d_embedding, d), k=CONTEXT)
     flags, d_inside = _flags(config, config.resets[1]), d if config.reset_context else 0
-    x = write_step_layers(step, x, "decoder.layers", config.decoder_depth, d, flags, d_inside)
+    x, _ = write_recurrent_layers(step, x, "decoder.layers", config.decoder_depth, d, flags, d_inside)
     if every_step:
         step.emit(Op.COPY, seen.part(0, d), x)
         x = write_maxout(step, seen, "decoder.maxout", d // 2)
@@ -47,7 +47,8 @@ def _write_encoder(config: Seq2SeqConfig, writer: ModelWriter) -> None:
     x = encode.register(config.d_embedding)
     writer.embed(encode, x)
     flags = _flags(config, config.resets[0])
-    finals = config.first_states(write_scan_layers(encode, x, "encoder", config.encoder_depth, d, flags)[1])
+    _, states = write_recurrent_layers(encode, x, "encoder", config.encoder_depth, d, flags)
+    finals = config.first_states([encode.last(state) for state in states])
     if config.context == "every_step":
         context, hidden = encode.register(d), encode.register(n_states * d)
         encode.linear(
@@ -63,5 +64,5 @@ def _write_encoder(config: Seq2SeqConfig, writer: ModelWriter) -> None:
 
 
 def _flags(config: Seq2SeqConfig, reset: str) -> int | None:
-    """The flags of write_step_layers."""
+    """The flags of write_recurrent_layers."""
     return None if config.cell == "lstm" else GruFlag.RESET_AFTER if reset == "after" else 0

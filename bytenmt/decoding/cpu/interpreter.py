@@ -30,6 +30,8 @@ from bytenmt.decoding.cpu.kernels.decoder_memory import (
 from bytenmt.decoding.cpu.kernels.elementwise import (
     add,
     glu,
+    gru_reset,
+    gru_update,
     layer_norm,
     lstm_step,
     multiplicative,
@@ -43,6 +45,7 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     Rows,
     ThreadContext,
     copy,
+    copy_columns,
     exp_double,
     gather_windows,
     linear,
@@ -51,7 +54,6 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     thread_range,
     zero,
 )
-from bytenmt.decoding.cpu.kernels.recurrences import gru_reset, gru_scan, gru_update, lstm_scan
 from bytenmt.decoding.cpu.scoring import (
     append_byte,
     n_columns_of,
@@ -81,7 +83,6 @@ EPSILON = 1e-5  # PyTorch's default for layer norms
 W, V, S, T, N, M, K, ROWS = map(int, list(Field)[10:])
 N_ROW_BITS = FOLD_CASE - 1  # mask of the bits of a row number in the operand of Op.NGRAMS
 START_WORD, NO_PREFIX = np.uint64(START), np.uint64(0)  # what an empty text has read
-ONE: Any = np.int64(1)  # with a Python int, `execute` would be compiled once more
 
 
 @compiled
@@ -91,8 +92,8 @@ def execute(
 ) -> None:  # fmt: skip
     """Execute a program, (instructions, len(Field)), over the first n_all rows; all threads of ctx call it.
 
-    n_columns: rows of each text. A serial part of the program, whose rows depend on each other, is executed
-    for the first row of all texts, then for the second, and so on.
+    n_columns: rows of each text; in an encoder, of the longest. A serial part of the program, whose rows
+    depend on each other, is executed for the first row of all texts, then for the second, and so on.
     """
     # Records are passed to inlined functions number by number: pass a few arrays, not the whole search.
     step, parent, forced = search.step, search.parent, search.forced
@@ -104,7 +105,11 @@ def execute(
         op, n, m, k = code[OP], code[N], code[M], code[K]
         n_rows, origin, every = len(rows.slot) if code[ROWS] == RowKind.SENTENCES else n_all, 0, 1
         if code[ROWS] == RowKind.SERIAL:
-            n_rows, origin, every = n_rows // n_columns, column, n_columns
+            if len(rows.first) > 0:  # the sources of an encoder, column by column
+                origin = rows.first[column]
+                n_rows = rows.first[min(column + 1, n_columns)] - origin  # 0 without any column
+            else:
+                n_rows, origin, every = n_rows // n_columns, column, n_columns
         d, ds = rows.space + 4 * (code[D_START] * rows.capacity + code[D_COLUMN]), code[D_STRIDE]
         a, as_ = rows.space + 4 * (code[A_START] * rows.capacity + code[A_COLUMN]), code[A_STRIDE]
         b, bs = rows.space + 4 * (code[B_START] * rows.capacity + code[B_COLUMN]), code[B_STRIDE]
@@ -119,12 +124,6 @@ def execute(
             elif k == LinearBase.OWN:
                 base, base_stride = d, ds
             linear(model, ctx, d, ds, a, as_, n_rows, code[W], code[S], n, m, base, base_stride)
-        elif op == Op.GRU_SCAN:
-            gru_scan(
-                model, rows, ctx, d, ds, a, as_, b, bs, code[W], code[V], code[S], code[T], n, m, k
-            )  # fmt: skip
-        elif op == Op.LSTM_SCAN:
-            lstm_scan(model, rows, ctx, d, ds, a, as_, b, bs, code[W], code[S], n, m)
         elif op < Op.RING:
             for row in range(first, last):
                 execute_row_op(
@@ -146,6 +145,8 @@ def execute(
             layer += Op.ATTEND_DOT <= op <= Op.ATTEND_LOCATION
         elif op == Op.WINDOW:
             gather_windows(rows, first, last, d, ds, a, as_, n // m, m, k)
+        elif op < Op.KEEP:
+            copy_columns(op, rows, first, last, origin, d, ds, a, as_, n)
         else:
             for row in range(first, last):
                 execute_source_op(op, model, rows, row, a + 4 * row * as_, n, m, k, ctx.scratch)
@@ -348,14 +349,15 @@ def run(
     if n_steps == 0:
         if ctx.thread == 0:
             for row in range(len(rows.word)):
-                if rows.position[row] == 0:
+                column = rows.position[row]
+                if column == 0:
                     rows.word[row, 0], rows.word[row, 1] = START_WORD, NO_PREFIX
                     append_byte(rows.word[row], rows.ids[row])
                 else:
-                    read_byte(rows, row, rows.word[row - 1])
+                    read_byte(rows, row, rows.word[rows.first[column - 1] + rows.owner[row]])
         if not barrier(ctx.barrier, ctx.n_threads):
             return
-        execute(program, model, rows, search, ctx, len(rows.ids), ONE)
+        execute(program, model, rows, search, ctx, len(rows.ids), len(rows.first) - 1)
     for _ in range(n_steps):
         if ctx.thread == 0:
             begin_pass(model, rows, search)

@@ -23,7 +23,7 @@ from bytenmt.utf8 import EOS
 Array = npt.NDArray[np.float32]
 # Columns of sources per call of the encoder, unless a single source has more: enough to keep the matrix
 # products busy; with a recurrence, which waits for each column, enough sentences to share its matrices.
-ENCODED_TOGETHER, SCANNED_TOGETHER = 256, 1024
+ENCODED_TOGETHER, RECURRENT_TOGETHER = 256, 1024
 
 
 class ModelSession:
@@ -61,10 +61,10 @@ class ModelSession:
             _table(_offsets(room), program.items, kinds),
             _table(_offsets(program.fixed), program.fixed),
         )
-        scans = len(program.encode.select(Op.GRU_SCAN, Op.LSTM_SCAN)) > 0
-        self._together = SCANNED_TOGETHER if scans else ENCODED_TOGETHER
+        recurs = len(program.encode.select(Op.PREVIOUS)) > 0
+        self._together = RECURRENT_TOGETHER if recurs else ENCODED_TOGETHER
         input_widths = [part.select(Op.LINEAR)[:, Field.M] for part in (program.encode, program.step)]
-        widest = max([int(widths.max(initial=1)) for widths in input_widths] + list(program.states))
+        widest = max(int(widths.max(initial=1)) for widths in input_widths)
         self._product_bytes = scratch_bytes(widest)
         self._memory_offset = np.zeros(n_slots, np.int64)
         self._region, self._memory = 0, aligned_zeros(0)
@@ -193,19 +193,21 @@ class ModelSession:
 
     def _encoder_rows(self, texts: list[bytes | None], slots: list[int]) -> Rows:
         """Return the rows of one call of the encoder; texts are sorted by length, longest first."""
-        lengths = [_length(text) for text in texts]
-        first = np.cumsum([0, *lengths])
-        owner = np.repeat(np.arange(len(texts)), lengths)
+        length = np.array([_length(text) for text in texts], np.int64)
+        is_row = np.arange(length[0])[:, None] < length  # (columns, texts)
+        position, owner = map(np.ascontiguousarray, np.nonzero(is_row))
+        padded_texts = b"".join((text or b"").ljust(length[0]) for text in texts)
         return Rows(
             self._encode_space.ctypes.data,
             self._encode_rows,
-            np.frombuffer(b"".join(text or b"" for text in texts), np.uint8).copy(),
+            np.frombuffer(padded_texts, np.uint8).reshape(len(texts), length[0]).T[is_row],
             np.empty((len(owner) if self._reads_words else 0, 2), np.uint64),  # which `run` fills
-            np.arange(first[-1]) - first[owner],
+            position,
             owner,
             np.zeros(0, np.int64),
-            first,
             np.array(slots),
+            length,
+            np.append(0, np.cumsum(is_row.sum(axis=1))),
         )
 
 
@@ -246,7 +248,7 @@ def _rows(space: Array, capacity: int, reads_words: bool) -> Rows:
     position, owner, beam = (np.zeros(capacity, np.int64) for _ in range(3))
     nothing = np.zeros(0, np.int64)
     ids = np.zeros(capacity, np.uint8)
-    return Rows(space.ctypes.data, capacity, ids, words, position, owner, beam, nothing, nothing)
+    return Rows(space.ctypes.data, capacity, ids, words, position, owner, beam, nothing, nothing, nothing)
 
 
 def _table(*columns: Sequence[int]) -> npt.NDArray[np.int64]:

@@ -274,3 +274,28 @@ def lstm_step(h: int, c: int, gates: int, n: int) -> None:
     h, c: addresses of n numbers. gates: address of i, f, g and o, one after another."""
     _lstm_cells(c, c, gates, gates + 4 * n, gates + 8 * n, n)
     _lstm_outputs(h, gates + 12 * n, c, n)
+
+
+@compiled
+def gru_reset(rs: int, gates: int, h: int, n: int) -> None:
+    """Execute a GRU's reset gate for one row: gates[:n] = r = sigma(gates[:n]), then rs = r * h."""
+    sigmoid(gates, gates, n)
+    multiply(rs, gates, h, n)
+
+
+@compiled
+def gru_update(h: int, gates: int, u: int, n: int, flags: int) -> None:
+    """Set h to the new state of a GRU for one row. Addresses: h and u of n numbers, gates of 3n.
+
+    gates: r, then z and the input's share of g, before sigma and tanh. u: the state's share of g.
+    flags: bit 0: r resets u, bit 1: z takes the new value, see layers.recurrent.GRU.
+    """
+    g = gates + 8 * n
+    if flags & 1:
+        add_product(g, g, gates, u, n)
+    else:
+        add(g, g, u, n)
+    if flags & 2:
+        gru_take(h, gates + 4 * n, g, h, n)
+    else:
+        gru_keep(h, gates + 4 * n, g, h, n)

@@ -26,6 +26,7 @@ from bytenmt.decoding.cpu.kernels.simd import (
     splat,
 )
 from bytenmt.jit import compiled
+from bytenmt.program.instructions import Op
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -122,8 +123,8 @@ class Rows(NamedTuple):
         ngram_hash.py; empty if the program has no n-gram tables.
     owner (rows,): the slot of a decoder step's row, or the number of an encoder's sentence.
     beam (rows,): of a decoder step.
-    first (n + 1,): the first row of each sentence of an encoder, longer sentences first.
-    slot (n,): the slot of each sentence of an encoder.
+    slot, length (n,): the slot of each sentence of an encoder, and its columns; longer ones come first.
+    first (columns + 1,): the first row of each column of an encoder, in which sentences stand in their order.
     """
 
     space: int
@@ -133,8 +134,9 @@ class Rows(NamedTuple):
     position: Ints
     owner: Ints
     beam: Ints
-    first: Ints
     slot: Ints
+    length: Ints
+    first: Ints
 
 
 @compiled
@@ -198,10 +200,32 @@ def gather_windows(
     """
     for row in range(begin, end):
         sentence, to = rows.owner[row], d + 4 * row * d_stride
-        first = row - (taps - 1) * dilation // 2
+        first = rows.position[row] - (taps - 1) * dilation // 2
         for tap in range(taps):
             column = first + tap * dilation
-            if rows.first[sentence] <= column < rows.first[sentence + 1]:
-                copy(to + 4 * tap * width, a + 4 * column * a_stride, width)
+            if 0 <= column < rows.length[sentence]:
+                copy(to + 4 * tap * width, a + 4 * (rows.first[column] + sentence) * a_stride, width)
             else:
                 zero(to + 4 * tap * width, width)
+
+
+@compiled
+def copy_columns(
+    op: int, rows: Rows, begin: int, end: int, origin: int, d: int, d_stride: int, a: int, a_stride: int,
+    n: int,
+) -> None:  # fmt: skip
+    """Execute Op.PREVIOUS or TURN for rows origin + begin to origin + end - 1, or LAST for these sentences.
+
+    d and a are the addresses of row `origin`.
+    """
+    for row in range(begin, end):
+        if op == Op.LAST:
+            sentence, column = row, rows.length[row] - 1
+        else:
+            sentence, column = rows.owner[origin + row], rows.position[origin + row] - 1
+        if op == Op.TURN:
+            column = rows.length[sentence] - 2 - column
+        if column < 0:
+            zero(d + 4 * row * d_stride, n)
+        else:
+            copy(d + 4 * row * d_stride, a + 4 * (rows.first[column] + sentence - origin) * a_stride, n)
