@@ -233,8 +233,9 @@ class AloneCache(KernelCache):
 
 def is_stored(dispatcher: Any) -> bool:
     """Return whether machine code of a decorated function is on disk for this machine's instructions."""
-    here, cache = cpu_target.target_context.codegen().magic_tuple(), dispatcher._cache
-    return isinstance(cache, KernelCache) and any(key[1] == here for key in cache._cache_file._load_index())
+    here = cpu_target.target_context.codegen().magic_tuple()
+    index: Any = getattr(dispatcher._cache, "_cache_file", None)  # None where nothing can be stored
+    return index is not None and any(key[1] == here for key in index._load_index())
 
 
 def _cached(compiled: Any, function: Function, kind: type[KernelCache] = KernelCache) -> Function:

@@ -21,6 +21,8 @@ from bytenmt.decoding.cpu.kernels.barrier import ABORTED, COUNTERS
 Barrier = npt.NDArray[np.int64]  # the counters of kernels.barrier
 Task = Callable[[int, int, Barrier], None]  # (number of the thread, from 0; number of threads; their barrier)
 
+_turn = Lock()  # held by the team that uses the workers
+
 
 class ThreadTeam:
     """A team of up to `max_threads` threads that execute compiled calls together, one call at a time.
@@ -127,9 +129,8 @@ def _pool(n_threads: int) -> ThreadPoolExecutor:
 def _renew() -> None:
     """Begin without worker threads, which a forked child has not, and with a lock that nobody holds."""
     global _turn
-    _turn = Lock()  # held by the team that uses the workers
+    _turn = Lock()
     _pool.cache_clear()
 
 
-_renew()
 os.register_at_fork(after_in_child=_renew)
