@@ -1,14 +1,11 @@
 """Adapt a model to the pairs of a translation memory, without its former training text.
 
 1. Some of the pairs are held out. The model is trained on the others until it gets no better on these; if
-   they are too few to tell, for a fixed number of updates.
-2. Of the weights between the old and the new ones, old + factor * (new - old), those are taken that are best
-   on the held-out pairs and lose next to nothing on the probe text: sentences of another kind, which come
-   with this package. Wortsman et al. 2022, "Robust fine-tuning of zero-shot models", mix weights in this way.
-   Tables of n-grams are taken as they were learned: other text has other n-grams and hardly reads their new
-   rows.
-3. Of a small memory the held-out pairs are learned too: the model is trained on all pairs for as many
-   updates, and takes the same factor.
+   they are too few to tell, for a fixed number of updates. Only the tables of long n-grams and of words
+   learn: other text has others and hardly reads the rows that change, so that little of it is forgotten. Of
+   a model without such tables all weights learn, at a low rate.
+2. Of a small memory the held-out pairs are learned too: the model is trained on all pairs for as many
+   updates.
 """
 
 from __future__ import annotations
@@ -17,27 +14,23 @@ import math
 import random
 import tempfile
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
-import numpy as np
 import torch
 from torch import Tensor
 
 from bytenmt.architectures.model_program import NGRAM_TABLES
-from bytenmt.architectures.registry import build_model
-from bytenmt.checkpoints.checkpoint import load_weights, model_tensors, read_initial_weights
+from bytenmt.checkpoints.checkpoint import model_tensors, read_initial_weights
 from bytenmt.checkpoints.quantize import write_rounded
-from bytenmt.checkpoints.weights import PUBLISHED, read_run
+from bytenmt.checkpoints.weights import PUBLISHED, StoredWeights, read_run
 from bytenmt.config.facts import Facts, PairFiles
 from bytenmt.config.schema import Config
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.loading import load_runs
-from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, DataError
@@ -55,12 +48,11 @@ SMALL_MEMORY = 1000  # pairs; of a larger memory the held-out pairs are not miss
 FEWEST_TO_STOP_BY = 30  # held-out pairs
 FIXED_UPDATES = 120  # if there are fewer
 PASSES, PATIENCE = 28, 6  # over the pairs at most; validations without a better one
-LEARNING_RATE, NGRAM_LEARNING_RATE = 2.5e-4, 1e-2  # of AdamW, and of the rows of n-gram tables
+LONG = 4  # bytes: the tables of n-grams from this n on learn, and that of words
+NGRAM_LEARNING_RATE = 2e-2  # of their rows
+LEARNING_RATE = 6e-5  # of AdamW, of a model without such tables
 BATCHES, FEWEST_BYTES = 4, 1000  # of a pass, at least, as long as a batch has so many bytes
 MOST_UPDATES = 200  # of each of the two trainings: about half a minute of one core
-FACTORS = (0.25, 0.5, 0.75, 1.0)
-CAREFUL_FACTORS = (0.25, 0.4)  # after a fixed number of updates
-MOST_FORGOTTEN = 0.012  # bits per byte of the probe text
 Pair = tuple[str, str]
 
 
@@ -77,9 +69,7 @@ class AdaptationReport(NamedTuple):
     n_pairs: int  # pairs of the memory, one for each source
     n_held_out: int  # pairs that the model was tested on, and did not learn before
     n_updates: int  # of the training
-    factor: float  # weights are old + factor * (new - old), but for n-gram tables, which are the new ones
-    new: tuple[Measurement, Measurement]  # on the held-out pairs, before and after
-    old: tuple[Measurement, Measurement] | None  # on the probe text, before and after; None without one
+    held_out: tuple[Measurement, Measurement]  # on the held-out pairs, before and after
 
 
 def adapt(
@@ -88,16 +78,14 @@ def adapt(
     output: Path,
     *,
     names: Sequence[str],
-    probe: Sequence[Pair] = (),
     seed: int = 1,
     reporter: Reporter = SILENT,
 ) -> AdaptationReport:
-    """Fine-tune a translation model on (source, target) pairs, as of a translation memory, without forgetting
+    """Fine-tune a translation model on (source, target) pairs, as of a translation memory, and lose little on
     other text; write it as output/model.safetensors, in the precision of the model's file.
 
-    model: a run folder or a weights file; names: of the memories, recorded in the new file; probe: pairs of
-    other text on which the model must stay as good, see read_probe. Raises BytenmtError, and writes no model,
-    where the pairs are too few or do not help.
+    model: a run folder or a weights file; names: of the memories, recorded in the new file. Raises
+    BytenmtError, and writes no model, where the pairs are too few or do not help.
     """
     stored = read_run(model)[1]
     config = stored.config
@@ -116,41 +104,19 @@ def adapt(
     with preserve_thread_count(), tempfile.TemporaryDirectory(dir=output) as folder:
         torch.set_num_threads(1)  # the same weights on every machine load
         new, n_updates = _train(config, old, learned, held_out, seed, FIXED_UPDATES if few else 0)
-        factor = _best_factor(config, old, new, held_out, probe, CAREFUL_FACTORS if few else FACTORS)
-        if not factor:
+        facts = _facts(stored.facts, unique, names, n_updates)
+        tested = Path(folder) / PUBLISHED
+        _write(tested, new, stored, facts)
+        before, after = _measure(model, held_out, reporter), _measure(tested, held_out)
+        if after.bits >= before.bits:
             raise BytenmtError(
                 f"the {len(held_out)} held-out pairs of {len(unique)} get no better: nothing was written;"
                 " give more pairs, or pairs that are more like each other"
             )
-        facts = _facts(stored.facts, unique, names, n_updates)
-        tested = Path(folder) / PUBLISHED
-        write_rounded(tested, _mix_weights(old, new, factor), config, facts, stored.precision)
-        report = AdaptationReport(
-            len(unique),
-            n_held_out,
-            n_updates,
-            factor,
-            (_measure(model, held_out, reporter), _measure(tested, held_out)),
-            (_measure(model, probe), _measure(tested, probe)) if probe else None,
-        )
         if len(unique) < SMALL_MEMORY:
             new, _ = _train(config, old, unique, held_out, seed, n_updates)
-        write_rounded(target, _mix_weights(old, new, factor), config, facts, stored.precision)
-    return report
-
-
-def read_probe(source: str | None, target: str | None) -> list[Pair]:
-    """Return (source, target) pairs of the package's probe text, on which `adapt` measures what is forgotten.
-
-    source, target: codes of two languages, as "en"; the list is empty if the text is not there in one of
-    them, or the language is None.
-    """
-    lines = (files("bytenmt") / "training" / "probe.tsv").read_text(encoding="utf-8").splitlines()
-    rows = [line.split("\t") for line in lines]
-    if source not in rows[0] or target not in rows[0]:
-        return []
-    columns = rows[0].index(source), rows[0].index(target)
-    return [(row[columns[0]], row[columns[1]]) for row in rows[1:]]
+        _write(target, new, stored, facts)
+    return AdaptationReport(len(unique), n_held_out, n_updates, (before, after))
 
 
 def _train(
@@ -165,13 +131,16 @@ def _train(
 
     n_updates: make so many updates instead, and return the last weights.
     """
+    model = config.model
+    n_short = sum(n < LONG for n in model.ngrams) * model.n_ngram_rows
+    has_long = len(model.ngrams) > 0 and n_short < len(start[NGRAM_TABLES])
     n_bytes = sum(len(text.encode()) for pair in pairs for text in pair)
     max_tokens = min(config.train.max_tokens, max(FEWEST_BYTES, n_bytes // BATCHES))
     settings = msgspec.structs.replace(
         config.train,
         seed=seed,
         optimizer="adamw",
-        lr=LEARNING_RATE,
+        lr=0.0 if has_long else LEARNING_RATE,
         ngram_lr=NGRAM_LEARNING_RATE,
         schedule="constant",
         warmup_updates=0,
@@ -193,6 +162,9 @@ def _train(
     progress, best = trainer.progress, start
     for share in objective.shares(0, 0):
         trainer.learn([share])
+        if has_long:
+            with torch.no_grad():
+                model_tensors(trainer.model)[NGRAM_TABLES][:n_short] = start[NGRAM_TABLES][:n_short]
         is_last = fraction_done(settings, progress) >= 1
         if is_last or progress.update % valid_every == 0:
             bits = objective.score(trainer.model.eval())["valid_bits_per_byte"]
@@ -214,59 +186,20 @@ def _corpus(pairs: Sequence[Pair], limits: tuple[int | None, int | None] = (None
     return ParallelCorpus.from_texts(source, target, *limits)
 
 
-def _mix_weights(
-    old: Mapping[str, Tensor], new: Mapping[str, Tensor], factor: float
-) -> dict[str, np.ndarray]:
-    """Return the weights between two models as arrays, old + factor * (new - old).
-
-    N-gram tables are the new ones, unless the factor is 0.
-    """
-    share = float(factor > 0)
-    return {
-        name: torch.lerp(tensor, new[name], share if name == NGRAM_TABLES else factor).numpy()
-        for name, tensor in old.items()
-    }
-
-
-def _best_factor(
-    config: Config,
-    old: Mapping[str, Tensor],
-    new: Mapping[str, Tensor],
-    held_out: Sequence[Pair],
-    probe: Sequence[Pair],
-    factors: Sequence[float],
-) -> float:
-    """Return the factor that is best on the held-out pairs and forgets little; 0 if none is better than 0."""
-    module = build_model(config.model).eval()
-    reader = TorchReader([module], CPU)
-    best, forgotten, least = 0.0, math.inf, math.inf
-    for factor in (0.0, *factors):
-        mixed = {name: torch.from_numpy(array) for name, array in _mix_weights(old, new, factor).items()}
-        load_weights(module, mixed, Path("the adapted model"))
-        bits = _bits_per_byte(reader, held_out)
-        if probe:
-            of_probe = _bits_per_byte(reader, probe)
-            forgotten = min(forgotten, of_probe + MOST_FORGOTTEN) if not factor else forgotten
-            if of_probe > forgotten:
-                continue
-        if bits < least:
-            best, least = factor, bits
-    return best
-
-
-def _bits_per_byte(reader: Any, pairs: Sequence[Pair]) -> float:
-    """Return the bits per byte of the references under a reader of any engine."""
-    corpus = _corpus(pairs)
-    return bits_per_byte(log_probabilities(reader, corpus), corpus.target_lengths)
-
-
 def _measure(model: Path, pairs: Sequence[Pair], reporter: Reporter = SILENT) -> Measurement:
     """Measure a model as it is used: its weights file, by the engine that translates."""
     runtime = load_runs([model], EngineSpec(AUTO, "cpu", AUTO, 1), reporter)
     translator = Translator.from_runtime(runtime, Settings.from_dict({}))
     texts = [text.decode() for text in translator.translate([source.encode() for source, _ in pairs])]
     chrf = text_scores(texts, [target for _, target in pairs]).chrf
-    return Measurement(_bits_per_byte(runtime.make_reader(), pairs), chrf)
+    corpus = _corpus(pairs)
+    bits = bits_per_byte(log_probabilities(runtime.make_reader(), corpus), corpus.target_lengths)
+    return Measurement(bits, chrf)
+
+
+def _write(path: Path, weights: Mapping[str, Tensor], stored: StoredWeights, facts: Facts) -> None:
+    arrays = {name: tensor.numpy() for name, tensor in weights.items()}
+    write_rounded(path, arrays, stored.config, facts, stored.precision)
 
 
 def _facts(old: Facts, pairs: Sequence[Pair], names: Sequence[str], n_updates: int) -> Facts:
