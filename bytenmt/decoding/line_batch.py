@@ -26,7 +26,6 @@ from bytenmt.decoding.kept_spans import (
 )
 from bytenmt.decoding.settings import Settings
 from bytenmt.sentinels import (
-    FIRST_SENTINEL,
     N_SENTINELS,
     SENTINELS,
     compile_patterns,
@@ -217,20 +216,16 @@ def split_line(
     chunks, first = list[Chunk](), 0
     for sentence, after in split_sentences(data, languages) if languages else [(data, b"")]:
         for piece, separator in cut_text(sentence, after, max_bytes):
-            chunk_spans = spans[first : first + piece.count(FIRST_SENTINEL)]
-            numbered = _number_sentinels(piece)
-            end = first + len(chunk_spans)
+            begin, *others = piece.split(SENTINELS[:1])  # what stands before and after the spans
+            end = first + len(others)
+            chunk_spans = spans[first:end]
+            after_spans = zip(chunk_spans, others, strict=True)
+            plain = begin + b"".join(span.source.encode() + other for span, other in after_spans)
+            source = begin + b"".join(SENTINELS[k : k + 1] + other for k, other in enumerate(others))
             inside = tuple((a - first, b - first) for a, b in pairs if first <= a < end and first <= b < end)
-            plain = restore_text(numbered, [KeptSpan(span.source, (span.source,)) for span in chunk_spans])
-            chunks.append(Chunk(plain, separator, numbered, chunk_spans, inside))
+            chunks.append(Chunk(plain, separator, source, chunk_spans, inside))
             first = end
     return chunks
-
-
-def _number_sentinels(text: bytes) -> bytes:
-    """Return a text whose sentinels, all the first one, are numbered in their order."""
-    pieces = text.split(SENTINELS[:1])
-    return pieces[0] + b"".join(SENTINELS[k : k + 1] + piece for k, piece in enumerate(pieces[1:]))
 
 
 def split_sentences(data: bytes, languages: Sequence[str]) -> list[tuple[bytes, bytes]]:
