@@ -1,5 +1,6 @@
 """One update: its losses, the bytes that the decoder reads, summed batches."""
 
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -10,6 +11,8 @@ import torch
 from small_runs import CPU, config
 
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
+from bytenmt.checkpoints.weights import BEST
+from bytenmt.config.facts import Progress
 from bytenmt.data.batches import Batch, assemble
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.errors import BytenmtError
@@ -79,6 +82,18 @@ def test_batches_follow_the_configuration(texts: dict[str, Any]) -> None:
     again = next(objective.shares(1, 2))
     assert again[1:3] == (1, 3) and np.array_equal(again.data.target, epochs[1][2].target)
     assert [sum(len(part.target_len) for part in epoch) for epoch in epochs] == [40 + 3 * 5] * 2
+
+
+def test_without_its_best_weights_a_run_begins_to_look_for_them(tmp_path: Path) -> None:
+    trainer, progress = Trainer(config("luong"), CPU), Progress(update=9, best=1.0, best_update=3, waited=2)
+    for is_there, expected in ((True, (1.0, 3, 2)), (False, (None, 0, 0))):
+        trainer.progress = progress
+        trainer.save(tmp_path, best=is_there)
+        if not is_there:
+            (tmp_path / BEST).unlink()
+        trainer.load(tmp_path)
+        loaded = trainer.progress
+        assert (loaded.best, loaded.best_update, loaded.waited, loaded.update) == (*expected, 9)
 
 
 def test_the_loss_against_numpy() -> None:
