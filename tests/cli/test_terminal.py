@@ -47,8 +47,6 @@ def test_errors_and_warnings_are_one_line(capsys: pytest.CaptureFixture[str]) ->
         ["translate", "-m", "no", "-i", "no", "--device", A_FILE],
         ["translate", f"--{A_FILE}"],
         ["predict", "-m", A_FILE, A_FILE],
-        ["predict", "-m", "no", A_FILE],
-        ["predict", "-m", "no", f"{A_FILE}.bz2"],
         ["info", A_FILE],
         ["info", f"{A_FILE}.safetensors"],
         ["convert", A_FILE, "-o", "x.safetensors"],
