@@ -38,6 +38,7 @@ from bytenmt.decoding.cpu.kernels.elementwise import (
     relu,
     tanh,
 )
+from bytenmt.decoding.cpu.kernels.gemm import linear_panels
 from bytenmt.decoding.cpu.kernels.instructions import (
     Bytes,
     Ints,
@@ -48,9 +49,9 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     copy_columns,
     exp_double,
     gather_windows,
-    linear,
     maxout,
     mean,
+    padded,
     thread_range,
     zero,
 )
@@ -64,7 +65,7 @@ from bytenmt.decoding.cpu.scoring import (
 from bytenmt.decoding.search.beam_search import choose_bytes
 from bytenmt.decoding.search.state import RUNNING, SearchParams, SearchState
 from bytenmt.jit import compiled, inlined, njit_borrowing
-from bytenmt.kernel_constants import FOLD_CASE, WORD_BITS
+from bytenmt.kernel_constants import FOLD_CASE, PANEL, WORD_BITS
 from bytenmt.ngram_hash import (
     N_BYTES,
     START,
@@ -123,7 +124,11 @@ def execute(
                 base = v
             elif k == LinearBase.OWN:
                 base, base_stride = d, ds
-            linear(model, ctx, d, ds, a, as_, n_rows, code[W], code[S], n, m, base, base_stride)
+            first, last = thread_range(padded(n) // PANEL, ctx)  # each thread computes a range of the outputs
+            linear_panels(
+                a, as_, n_rows, w, m, d, ds, first, last, model.precision, base, base_stride,
+                model.weights + code[S], ctx.scratch,
+            )  # fmt: skip
         elif op < Op.RING:
             for row in range(first, last):
                 execute_row_op(

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from numba import types
 
 from bytenmt.decoding.cpu.kernels.elementwise import at_least, at_most, emit_exp, map_kernel
-from bytenmt.decoding.cpu.kernels.gemm import linear_panels
 from bytenmt.decoding.cpu.kernels.panels import PANEL
 from bytenmt.decoding.cpu.kernels.simd import (
     FLOAT,
@@ -143,36 +142,6 @@ class Rows(NamedTuple):
 def thread_range(n: int, ctx: ThreadContext) -> tuple[int, int]:
     """Return this thread's share of n pieces of work as a range (first, last + 1)."""
     return n * ctx.thread // ctx.n_threads, n * (ctx.thread + 1) // ctx.n_threads
-
-
-@compiled
-def linear(
-    model: ModelBuffers,
-    ctx: ThreadContext,
-    y: int,
-    y_stride: int,
-    x: int,
-    x_stride: int,
-    n_rows: int,
-    w: int,
-    scales: int,
-    n: int,
-    m: int,
-    base: int,
-    base_stride: int,
-) -> None:
-    """Set y = base + W x of n_rows rows, for this thread's share of the n outputs; W has m inputs.
-
-    y, x, base: addresses; base 0 stands for zeros. w, scales: byte offsets in the weights. Strides are in
-    floats. All threads must call it.
-    """
-    first, last = thread_range((n + PANEL - 1) // PANEL, ctx)
-    matrix = model.weights + w
-    scaled = model.weights + scales
-    linear_panels(
-        x, x_stride, n_rows, matrix, m, y, y_stride, first, last, model.precision, base, base_stride, scaled,
-        ctx.scratch,
-    )  # fmt: skip
 
 
 @compiled
