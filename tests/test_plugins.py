@@ -113,6 +113,7 @@ def test_an_architecture_of_a_plugin(files: list[str], tmp_path: Path) -> None:
     settings = load_config("mine", None, [])
     tree = {"model": {"arch": "mine", "d_embedding": 8, "d_model": 8}, "plugins": ["mine_plugin.py"]}
     tree |= {"data": {"augment": {"word_drop": 0.5}}, "train": {"options": {"epsilon": 1e-7}}}
+    tree["model"] |= {"tie_embedding": False, "ngram_dropout": 0.3}  # former keys that change nothing
     assert parse_stored_config(tree).model == settings.model
     forget_architecture("mine")
     del sys.modules["mine_plugin"], os.environ[plugins.ENVIRONMENT]

@@ -26,10 +26,8 @@ MOST_LAYERS = 256  # of a stack of convolutions
 LONGEST_FIELD = 1 << 14  # most bytes that a convolutional prediction may read: each is kept
 Dilations = Annotated[tuple[Dilation, ...], Meta(max_length=MOST_LAYERS)]
 
-FORWARDS, BACKWARDS = (
-    "all up to its own",
-    "all from its own on",
-)  # bytes that a state of a recurrent net depends on
+# Bytes of the source or target that a state of a recurrent net depends on.
+FORWARDS, BACKWARDS = "all up to its own", "all from its own on"
 
 
 class Properties(NamedTuple):
