@@ -53,6 +53,7 @@ NGRAM_LEARNING_RATE = 2e-2  # of their rows
 LEARNING_RATE = 6e-5  # of AdamW, of a model without such tables
 BATCHES, FEWEST_BYTES = 4, 1000  # of a pass, at least, as long as a batch has so many bytes
 MOST_UPDATES = 200  # of each of the two trainings: about half a minute of one core
+LEAST_GAIN = 1e-3  # bits per byte of the held-out pairs, below which nothing is written
 Pair = tuple[str, str]
 
 
@@ -108,7 +109,7 @@ def adapt(
         tested = Path(folder) / PUBLISHED
         _write(tested, new, stored, facts)
         before, after = _measure(model, held_out, reporter), _measure(tested, held_out)
-        if after.bits >= before.bits:
+        if after.bits > before.bits - LEAST_GAIN:
             raise BytenmtError(
                 f"the {len(held_out)} held-out pairs of {len(unique)} get no better: nothing was written;"
                 " give more pairs, or pairs that are more like each other"

@@ -71,7 +71,7 @@ def test_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sides = [(out / name).read_text(encoding="utf-8").split() for name in "ab"]
     assert dict(zip(*sides, strict=True)) == LEXICON
     assert "6 pairs of words" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match="none does not exist"):
+    with pytest.raises(SystemExit, match="none cannot be read"):
         word_pairs.main([*given[:1], str(tmp_path / "none"), *given[2:]])
 
 
