@@ -140,12 +140,7 @@ def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterato
         assert dist.group.WORLD is not None
         dist.group.WORLD.abort()  # destroying it could wait for the others
         dist.destroy_process_group()
-        if _is_lost(error):
+        if isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error)):
             raise BytenmtError(LOST_PROCESS) from None
         raise
     dist.destroy_process_group()
-
-
-def _is_lost(error: BaseException) -> bool:
-    """Return whether torch.distributed reports a lost process."""
-    return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))

@@ -231,9 +231,8 @@ def train(
     from bytenmt.training import run as training
 
     group, on = group or SINGLE_PROCESS, pick_device(device)
-    folder, file, start, *valid_paths = map(
-        _path, (run, config, init_from, valid_src, valid_tgt, valid_tsv, valid_text)
-    )
+    names = run, config, init_from, valid_src, valid_tgt, valid_tsv, valid_text
+    folder, file, start, *valid_paths = (None if name is None else Path(name) for name in names)
     assert folder is not None
     texts = [_paths(names) for names in (src, tgt, tsv, text)]
     files, valid = arguments.files_to_train_on(folder, resume, texts, weights, *valid_paths)
@@ -265,10 +264,6 @@ def _split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options of the engine, then all others."""
     engine = {name: value for name, value in options.items() if name in ENGINE}
     return engine, {name: value for name, value in options.items() if name not in ENGINE}
-
-
-def _path(name: Name | None) -> Path | None:
-    return None if name is None else Path(name)
 
 
 def _paths(names: Names) -> list[Path]:

@@ -2,5 +2,5 @@
 
 Takes models, configurations and facts, and gives them back from files that are whole or not there. A run
 that is stopped at any time and resumed has the same bits (tests/training/test_kill.py,
-tests/checkpoints/test_checkpoint.py). Imports configurations and architectures. Budget: 700 lines.
+tests/checkpoints/test_checkpoint.py). Imports configurations and architectures. Budget: 630 lines.
 """

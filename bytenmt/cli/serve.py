@@ -130,7 +130,11 @@ def serve(models: tuple[str, ...], network: NetworkOptions, decoding: dict[str, 
     are separated by spaces. To make the server public, require --api-keys and put a TLS proxy in front of it,
     named by --trusted-proxy.
     """
-    known = {f"{PREFIX}_{param.name}".upper() for param in click.get_current_context().command.params}
+    known = {
+        f"{PREFIX}_{param.name}".upper()
+        for param in click.get_current_context().command.params
+        if isinstance(param, click.Option)
+    }
     if unknown := [name for name in os.environ if name.startswith(f"{PREFIX}_") and name not in known]:
         raise click.UsageError(f"{unknown[0]} is no variable of serve: see --help.")
     if not models:

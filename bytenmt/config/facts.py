@@ -110,8 +110,10 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
         """Return the facts for a weights file that is published: the folders of training files are cut off
         their names, and the validation files are left out."""
         corpora = tuple(
-            replace(one, **{k: Path(path.name) for k in ("src", "tgt", "tsv") if (path := getattr(one, k))})
-            for one in self.corpora
+            replace(
+                files, **{k: Path(path.name) for k in ("src", "tgt", "tsv") if (path := getattr(files, k))}
+            )
+            for files in self.corpora
         )
         texts = tuple(replace(text, path=Path(text.path).name) for text in self.texts)
         return replace(self, corpora=corpora, texts=texts, valid=None)

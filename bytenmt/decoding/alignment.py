@@ -54,10 +54,10 @@ def mean_weights(models: Sequence[Reader], pairs: Sequence[tuple[bytes, bytes]])
     models: a reader of each model; all of them have attention. Weights are float32 (bytes of the text, bytes
     of the source + 1): a row for each predicted byte, a column for each source byte and, last, its EOS.
     """
-    asked = [i for i in range(len(pairs)) if pairs[i][1]]
+    with_text = [i for i in range(len(pairs)) if pairs[i][1]]
     means = [np.zeros((len(text), len(source) + 1), np.float32) for source, text in pairs]
-    for model in models if asked else ():
-        for i, layers in zip(asked, model.attention_weights([pairs[i] for i in asked]), strict=True):
+    for model in models if with_text else ():
+        for i, layers in zip(with_text, model.attention_weights([pairs[i] for i in with_text]), strict=True):
             means[i] += sum(layers.values()) / (len(layers) * len(models))
     return means
 

@@ -61,9 +61,9 @@ class Chunk(NamedTuple):
 class TranslationResult(NamedTuple):
     """The translations of a line.
 
-    hypotheses: up to n_best of the whole line, best first, at least one. chunks: the parts in which the line
-    was translated. chunk_hypotheses: the hypotheses of each chunk, from which those of the line are joined.
-    parts: the best hypothesis as texts and inline codes (sentinels.Code) in turn, for documents.
+    hypotheses: up to n_best of the whole line, the best first, at least one. chunks: the parts in which the
+    line was translated. chunk_hypotheses: the hypotheses of each chunk, from which those of the line are
+    joined. parts: the best hypothesis as texts and inline codes (sentinels.Code) in turn, for documents.
     """
 
     hypotheses: list[Hypothesis]
@@ -278,7 +278,7 @@ def cut_text(data: bytes, after: bytes, max_bytes: int) -> list[tuple[bytes, byt
 def join_hypotheses(
     chunks: Sequence[Chunk], hypotheses: Sequence[Sequence[Hypothesis]], length_penalty: float
 ) -> list[Hypothesis]:
-    """Return the hypotheses of a line, joined from those of its chunks, best first.
+    """Return the hypotheses of a line, joined from those of its chunks, the best first.
 
     hypotheses: of each chunk. The k-th of the line joins the k-th of each chunk, or its last one where there
     are fewer. length_penalty: the exponent in the new scores of a line of several chunks.

@@ -57,29 +57,29 @@ def describe(
     file: a weights file whose size is told, too, and whose matrices are in `precision`; None: no file. facts:
     of a training, whose text and search defaults are told first.
     """
-    model, told = config.model, dict[str, str]()
+    model, comments = config.model, dict[str, str]()
     if facts and facts.multi_sentence_share is not None:
-        told["sentences"] = f"{facts.multi_sentence_share:.1%} of the training lines hold several"
+        comments["sentences"] = f"{facts.multi_sentence_share:.1%} of the training lines hold several"
     if facts and facts.search:
         search = facts.search
         beam = "" if search.beam is None else f", found with beam {search.beam}"
-        told["length penalty"] = f"{search.length_penalty:g}{beam}"
+        comments["length penalty"] = f"{search.length_penalty:g}{beam}"
         if search.no_repeat_ngram_size:
-            told["no repeats"] = f"of {search.no_repeat_ngram_size} characters or more{beam}"
+            comments["no repeats"] = f"of {search.no_repeat_ngram_size} characters or more{beam}"
     field, program = model.receptive_field, parameters.model_program(model)
-    told |= {
+    comments |= {
         "architecture": architecture(config.model),
         "parameters": f"{parameters.n_parameters(model):,}",
         "decoder weights": f"{parameters.decoder_weights(model):,}, read by every decode step",
         "receptive field": "all target bytes" if field is None else f"{field:,} target bytes",
     }
     if program is not None:
-        told["a decode step"] = (
+        comments["a decode step"] = (
             f"{parameters.step_cost(model, SOURCE_BYTES):,} multiply-accumulates a row,"
             f" at a source of {SOURCE_BYTES} bytes"
         )
-        told["decoder state"] = f"{parameters.state_bytes(program):,} bytes a row, in float32"
+        comments["decoder state"] = f"{parameters.state_bytes(program):,} bytes a row, in float32"
     if file is not None:
-        told["weights file"] = f"{file.stat().st_size:,} bytes, matrices in {precision}"
-    lines = [f"# {name + ':':17}{value}" for name, value in told.items()]
+        comments["weights file"] = f"{file.stat().st_size:,} bytes, matrices in {precision}"
+    lines = [f"# {name + ':':17}{value}" for name, value in comments.items()]
     return "\n".join([*lines, "", config_toml(config)]).rstrip("\n")

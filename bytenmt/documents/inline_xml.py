@@ -40,11 +40,10 @@ def dump(tree: Any, data: bytes) -> bytes:
     text += "\n" if ascii_data.endswith(b"\n") else ""
     if ascii_data.count(b"\r\n") == ascii_data.count(b"\n") > 0:
         text = text.replace("\n", "\r\n")
-    if (
-        data.startswith(sum(BYTE_ORDER_MARKS.values(), ())) and encoding.upper() != "UTF-16"
-    ):  # for which Python writes the mark
-        text = f"\ufeff{text}"
-    return text.encode(encoding)
+    if encoding.upper() == "UTF-16":
+        encoding = "UTF-16BE" if data[:2] == b"\xfe\xff" else "UTF-16LE"
+    mark = "\ufeff" if data.startswith(sum(BYTE_ORDER_MARKS.values(), ())) else ""
+    return f"{mark}{text}".encode(encoding)
 
 
 def local_name(element: Element) -> str:

@@ -35,11 +35,11 @@ from bytenmt.sentinels import Code
 # Maths, by pandoc's rule: no blank inside next to the signs, and no digit behind, as in "$5 or $6"; notes,
 # keys and code in HTML. With their line ends: marks of alerts, lines that begin or end a container, and keys
 # alone on a line. The line end before a line of images, which is no part of a sentence.
-KEYS = r"<kbd>[^<\n]*</kbd>(?:\s?\+\s?<kbd>[^<\n]*</kbd>)*"
+KEYS = r"(?i:<kbd>[^<\n]*</kbd>(?:\s?\+\s?<kbd>[^<\n]*</kbd>)*)"
 KEPT = re.compile(
     r"(?<!\w)(?:\$\$[^$]++\$\$|\$`[^`$]++`\$|\$(?![\s$])(?:[^$\\`]++|\\.)*+(?<!\s)\$(?![\d$]))"
     rf"|\n?(?<![^\n]):{{3,}}.*\n?|\n{KEYS}(?:\n|\Z)|{KEYS}|\n(?=\s*\[?!\[.*[\])]\s*(?:\n|\Z))"
-    r"|\[\^[^\]\s]+\]|\[![A-Z]+\]\n?|(?s:<(code|samp|tt|var)\b.{0,999}?</\1>)"
+    r"|\[\^[^\]\s]+\]|\[![A-Z]+\]\n?|(?is:<(code|samp|tt|var)\b.{0,999}?</\1>)"
 )
 LINE_END = re.compile(r"(\A\n|\n\Z)")  # of what KEPT matches
 # What stands before the text of an item or a note, and behind that of a heading.

@@ -72,8 +72,8 @@ class ServedLanguages:
         Raises Refusal (400).
         """
         wanted = code.replace("_", "-").casefold()
-        served = {own.replace("_", "-").casefold(): own for own in reversed(self.all)}
-        by_language = {tag.partition("-")[0]: own for tag, own in served.items()}
+        served = {name.replace("_", "-").casefold(): name for name in reversed(self.all)}
+        by_language = {tag.partition("-")[0]: name for tag, name in served.items()}
         if match := served.get(wanted) or served.get(wanted.partition("-")[0]) or by_language.get(wanted):
             return match
         raise Refusal(400, f"{code[:50]!r} is not a served language: see /languages")

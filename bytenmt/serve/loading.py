@@ -31,8 +31,8 @@ def load_models(
     models: PAIR=RUN each, as en-de=runs/a; several of one pair decode as an ensemble. options: by name, those
     left out at their defaults: settings of the search, keep (classes of spans), glossary (a sequence of
     PAIR=FILE), reverse (bool: rerank by the model of the opposite direction, if there is one), precision, and
-    threads (of each model; an equal share of the cores). reporter: shows warnings of the
-    models that are loaded.
+    threads (of the model that uses several; the cores less one for each model). reporter: shows warnings of
+    the models that are loaded.
     """
     settings = {name: value for name, value in options.items() if name in TABLE or name == "keep"}
     Settings.from_dict(settings, option_name)  # what contradicts each other shows here
@@ -40,9 +40,9 @@ def load_models(
     if options.get("reverse") and not any(Direction(to, source) in runs for source, to in runs):
         reporter.warn("--reverse has no effect: no model translates in an opposite direction")
     glossaries = _by_direction(options.get("glossary", ()), "--glossary")
-    # Threads synchronise hundreds of times per decode step, so each needs a core of its own; one core is left
-    # for the HTTP server.
-    threads = options.get("threads") or max(1, min(MAX_THREADS, n_cores() // (len(runs) + 1)))
+    # Threads synchronise hundreds of times per decode step, so each needs a core of its own. One model at a
+    # time uses several; the others have one each, and so has the HTTP server.
+    threads = options.get("threads") or max(1, min(MAX_THREADS, n_cores() - len(runs)))
     workers = dict[Direction, DirectionWorkers]()
     for direction, paths in runs.items():
         opposite = runs.get(Direction(direction.target, direction.source), [None])

@@ -155,7 +155,9 @@ def _open_texts(
         texts = [pair.tgt for pair in files if pair.tgt is not None]
         return LanguageModelObjective(config, texts, valid.tgt, device, group)
     limits = config.data.max_source_bytes, config.data.max_target_bytes
-    corpus, valid_corpus = (ParallelCorpus.open_all(some, *limits) for some in (files, [valid]))
+    corpus, valid_corpus = (
+        ParallelCorpus.open_all(corpus_files, *limits) for corpus_files in (files, [valid])
+    )
     corpus.require_pairs()
     valid_corpus.require_pairs()
     return TranslationObjective(config, corpus, valid_corpus, device, group)

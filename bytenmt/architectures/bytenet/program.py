@@ -88,8 +88,8 @@ class _Blocks:
             write.emit(Op.MULTIPLICATIVE, self.narrow, self._maps, self.narrow)
         write.linear(self.x, self.narrow, f"{name}.expand.weight", f"{name}.expand.bias", add=True)
 
-    def _norm(self, d: Register, a: Register, name: str, then: Op | None) -> None:
+    def _norm(self, d: Register, a: Register, name: str, activation: Op | None) -> None:
         gamma, beta = (self._writer.vector(f"{name}.{part}", a.width) for part in ("weight", "bias"))
         self._writer.emit(Op.NORM, d, a, w=gamma, v=beta)
-        if then is not None:
-            self._writer.emit(then, d)
+        if activation is not None:
+            self._writer.emit(activation, d)

@@ -1,7 +1,7 @@
 """Run a compiled call on several threads, as many as make it faster.
 
 Worker threads belong to the process, and one team at a time uses them: a call that finds them in use is
-executed by the calling thread alone. So their number is bounded, however many engines and callers there are.
+executed by the calling thread alone. So their number is bounded for each size of a team.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class SearchState(NamedTuple):
     that took a sentinel in place of EOS. pending (p, b) uint8: the bits of the sentinels to be written.
     past_end (p, b) bool: whether EOS was likelier than a byte that was chosen while one was pending.
     draw_keys (p, b) uint64: for sampling. word (2, p, b, 2) uint64: the last eight bytes read and their
-    prefix hash, see ngram_hash.py, in two banks for even and odd steps; only for n-gram tables.
+    prefix hash, see ngram_hash.py, in two banks for even and odd steps; read by n-gram tables.
 
     Finished hypotheses, best first. n_finished (p,) int64: their number. finished_score, finished_log_p
     (p, b) float64: the score that ranks them, and their log-probability. finished_step, finished_beam (p, b)

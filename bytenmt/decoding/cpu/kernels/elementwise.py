@@ -170,18 +170,6 @@ def reduce_kernel(
     return emit_function(n_sources + 1, n_floats, generate, types.float32)
 
 
-def _exp_from(b: Builder, x: Value, shift: Value) -> Value:
-    return emit_exp(b, b.fsub(x, shift))
-
-
-def _glu(b: Builder, x: Value, gate: Value) -> Value:
-    return b.fmul(x, emit_sigmoid(b, gate))
-
-
-def _relu(b: Builder, x: Value) -> Value:
-    return at_least(b, x, 0.0)
-
-
 def _gru_keep(b: Builder, z: Value, g: Value, h: Value) -> Value:
     new = emit_tanh(b, g)
     return multiply_add(b, emit_sigmoid(b, z), b.fsub(h, new), new)
@@ -193,10 +181,6 @@ def _gru_take(b: Builder, z: Value, g: Value, h: Value) -> Value:
 
 def _lstm_cell(b: Builder, c: Value, i: Value, f: Value, g: Value) -> Value:
     return multiply_add(b, emit_sigmoid(b, f), c, b.fmul(emit_sigmoid(b, i), emit_tanh(b, g)))
-
-
-def _lstm_output(b: Builder, o: Value, c: Value) -> Value:
-    return b.fmul(emit_sigmoid(b, o), emit_tanh(b, c))
 
 
 def _multiplicative(b: Builder, h: Value, g1: Value, g2: Value, g3: Value, u: Value) -> Value:
@@ -218,8 +202,8 @@ def _square(b: Builder, sum_: Value, x: Value, mean: Value) -> Value:
 # Elementwise kernels: a destination y, sources, the count n, then float32 numbers.
 tanh = map_kernel(1, 0, emit_tanh)  # (y, x, n)
 sigmoid = map_kernel(1, 0, emit_sigmoid)  # (y, x, n)
-relu = map_kernel(1, 0, _relu)  # (y, x, n)
-glu = map_kernel(2, 0, _glu)  # (y, a, b, n): a * sigmoid(b)
+relu = map_kernel(1, 0, lambda b, x: at_least(b, x, 0.0))  # (y, x, n)
+glu = map_kernel(2, 0, lambda b, x, gate: b.fmul(x, emit_sigmoid(b, gate)))  # (y, a, b, n): a * sigmoid(b)
 add = map_kernel(2, 0, _plus)  # (y, a, b, n): a + b
 multiply = map_kernel(2, 0, lambda b, x, y: b.fmul(x, y))  # (y, a, b, n): a * b
 add_product = map_kernel(3, 0, lambda b, x, y, z: multiply_add(b, y, z, x))  # (y, a, b, c, n): a + b * c
@@ -228,10 +212,10 @@ gru_keep = map_kernel(
     3, 0, _gru_keep
 )  # (y, z, g, h, n), before sigma and tanh: sigma(z) h + (1 - sigma(z)) tanh(g)
 gru_take = map_kernel(3, 0, _gru_take)  # (y, z, g, h, n): (1 - sigma(z)) h + sigma(z) tanh(g)
-_exp_shifted = map_kernel(1, 1, _exp_from)  # (y, x, n, shift)
+_exp_shifted = map_kernel(1, 1, lambda b, x, shift: emit_exp(b, b.fsub(x, shift)))  # (y, x, n, shift)
 _multiplicative_unit = map_kernel(5, 0, _multiplicative)
 _lstm_cells = map_kernel(4, 0, _lstm_cell)
-_lstm_outputs = map_kernel(2, 0, _lstm_output)
+_lstm_outputs = map_kernel(2, 0, lambda b, o, c: b.fmul(emit_sigmoid(b, o), emit_tanh(b, c)))
 _normalised = map_kernel(3, 2, _normalise)
 # Reductions: sources, the count n, then float32 numbers -> float32.
 row_sum = reduce_kernel(1, 0, _plus)  # (x, n)
