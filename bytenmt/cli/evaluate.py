@@ -35,9 +35,7 @@ class ScoringOptions:
     src: Path | None = option(None, "Source side of the test set, one sentence per line.")
     ref: Path | None = option(None, "Reference translation of --src.", "--ref", "--tgt")
     hyps: tuple[Path, ...] = option(
-        (),
-        "Also score this existing translation, for which no model is needed; may be repeated.",
-        "--hyp",
+        (), "Also score this existing translation, for which no model is needed; may be repeated.", "--hyp"
     )
     tokenize: str = option(
         "13a",

@@ -101,8 +101,7 @@ def _report(error: Exception) -> int:
 
 
 @click.group(
-    cls=MainGroup,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    cls=MainGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(__version__, prog_name="bytenmt")
 def main() -> None:

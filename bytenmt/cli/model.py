@@ -34,9 +34,7 @@ class ConvertOptions:
 
     output: Path = option(MISSING, "Weights file to write, FILE.safetensors.", "-o", "--output")
     precision: str = option(
-        "int8",
-        "Precision of the weight matrices; all other tensors stay fp32.",
-        choices=("fp32", "int8"),
+        "int8", "Precision of the weight matrices; all other tensors stay fp32.", choices=("fp32", "int8")
     )
     valid_src: Path | None = option(None, "Source text on which the thresholds of flags are calibrated.")
     valid_tgt: Path | None = option(None, "Reference translation of --valid-src.")

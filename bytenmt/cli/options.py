@@ -236,10 +236,7 @@ class PresetOptions:
 
     preset: str | None = option(None, "Size and training settings.", choices=tuple(PRESETS))
     assignments: tuple[str, ...] = option(
-        (),
-        "Set a configuration key, such as train.ema=0.999; may be repeated.",
-        "--set",
-        metavar="KEY=VALUE",
+        (), "Set a configuration key, such as train.ema=0.999; may be repeated.", "--set", metavar="KEY=VALUE"
     )
 
 

@@ -29,9 +29,7 @@ class FileOptions:
 
     heading: ClassVar[str] = FILES
     input: Path | None = option(
-        None,
-        "Source text, plain or packed (.gz, .xz, .zst) (default: stdin).",
-        *("-i", "--src", "--input"),
+        None, "Source text, plain or packed (.gz, .xz, .zst) (default: stdin).", *("-i", "--src", "--input")
     )
     output: Path | None = option(
         None,

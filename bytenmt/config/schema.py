@@ -20,15 +20,7 @@ from bytenmt.architectures.registry import ARCHITECTURES, BUILT_IN
 from bytenmt.architectures.section import Dropout, Section
 from bytenmt.architectures.section import ModelSection as ModelSection
 from bytenmt.architectures.section import architecture as architecture
-from bytenmt.config.fields import (
-    MOST,
-    Count,
-    Fraction,
-    Positive,
-    Seed,
-    explain_mistake,
-    shorten,
-)
+from bytenmt.config.fields import MOST, Count, Fraction, Positive, Seed, explain_mistake, shorten
 from bytenmt.config.tree import assign, merge_settings, preset_tree
 from bytenmt.errors import ConfigError
 from bytenmt.plugins import LOSS_TERMS, SCHEDULES, load_plugins
@@ -109,13 +101,10 @@ class TrainConfig(Section, frozen=True):
         option_help("Early stopping: stop after this number of validations without improvement; 0 is never."),
     ] = 0
     max_tokens: Annotated[
-        Positive,
-        option_help("Batch size in bytes, source and target, padding included, over all processes."),
+        Positive, option_help("Batch size in bytes, source and target, padding included, over all processes.")
     ] = 12_000
     update_freq: Annotated[
-        int,
-        Meta(ge=1, le=512),
-        option_help("Number of batches per update, whose gradients are accumulated."),
+        int, Meta(ge=1, le=512), option_help("Number of batches per update, whose gradients are accumulated.")
     ] = 1
     window: Annotated[int, Meta(ge=1, le=1 << 20)] = 256  # language models: bytes of a stream in a batch
     context: Length = 0  # convolutional language models: bytes read before the window

@@ -77,12 +77,7 @@ def epoch_plan(
 
 
 def _entries(
-    source: Lengths,
-    target: Lengths,
-    copies: Counts,
-    end: int,
-    budget: int,
-    state: RandomState,
+    source: Lengths, target: Lengths, copies: Counts, end: int, budget: int, state: RandomState
 ) -> Entries:
     """Return the pairs, packed, along the path on which batches are cut, shuffled in their cells.
 

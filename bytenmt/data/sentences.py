@@ -17,18 +17,12 @@ UNKNOWN_LANGUAGE = ("en", "de")  # a boundary must then be one by the rules of b
 CONTEXT = 32  # characters before a boundary that the rules look at
 TERMINATORS_WITHOUT_SPACE = "。！？｡"  # no white space follows them
 # Abbreviations that sentencex lacks, and those that stand before a number.
-ABBREVIATIONS = {
-    "en": r"approx|pts|inc|vs",
-    "de": r"[Ff]a|inkl|exkl|zzgl|MwSt|[Tt]el|[Mm]in|[Mm]ax",
-}
+ABBREVIATIONS = {"en": r"approx|pts|inc|vs", "de": r"[Ff]a|inkl|exkl|zzgl|MwSt|[Tt]el|[Mm]in|[Mm]ax"}
 BEFORE_A_NUMBER = re.compile(
     r"\b(?:[Vv]ol|[Nn]o|[Nn]r|[Ff]ig|[Aa]bb|[Ss]ect?|[Cc]h|[Kk]ap|[Aa]rt|[Aa]bs|[Pp]p?|[ap]\.m)\.\Z"
 )
 # Numbers with a dot are ordinals in German ("am 3. Mai", but "siehe Kap. 3.") and parts of dates in Korean.
-ORDINAL = {
-    "de": re.compile(r"(?<![\d.,:])(?<!\.\s)\d{1,2}\.\Z"),
-    "ko": re.compile(r"(?<![\d.,])\d{1,4}\.\Z"),
-}
+ORDINAL = {"de": re.compile(r"(?<![\d.,:])(?<!\.\s)\d{1,2}\.\Z"), "ko": re.compile(r"(?<![\d.,])\d{1,4}\.\Z")}
 NUMBERED = re.compile(r"[\s\d.()]*\Z")  # an item number, as "2.", is no sentence
 ELLIPSIS = re.compile(r"(?:\.\.\.|…)\Z")
 CLOSING_QUOTES = "\"'”’»」』"

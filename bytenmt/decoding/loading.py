@@ -133,12 +133,7 @@ def load_runs(paths: Sequence[str | Path], spec: EngineSpec, reporter: Reporter 
             raise BytenmtError(f"{named} is a language model: --reverse ranks translations by their sources")
         reverse = opposite.make_reader()
     return Runtime(
-        *calls,
-        has_source=has_source,
-        max_source_bytes=limit,
-        runs=runs,
-        spec=chosen,
-        reverse=reverse,
+        *calls, has_source=has_source, max_source_bytes=limit, runs=runs, spec=chosen, reverse=reverse
     )
 
 

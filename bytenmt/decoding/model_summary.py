@@ -7,12 +7,7 @@ from pathlib import Path
 
 from bytenmt.architectures import parameters
 from bytenmt.architectures.presets import PRESETS
-from bytenmt.checkpoints.weights import (
-    is_weights_file,
-    read_config,
-    read_run,
-    resolve_path,
-)
+from bytenmt.checkpoints.weights import is_weights_file, read_config, read_run, resolve_path
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, architecture, config_toml, load_config
 from bytenmt.errors import BytenmtError

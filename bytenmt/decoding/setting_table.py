@@ -80,8 +80,7 @@ class Options:
         0, "Sample from the K most likely bytes only; 0 is no limit."
     )
     top_p: Annotated[float, Meta(gt=0.0, le=1.0)] = sampling_option(
-        1.0,
-        "Nucleus sampling: sample from the fewest bytes whose probabilities sum to P.",
+        1.0, "Nucleus sampling: sample from the fewest bytes whose probabilities sum to P."
     )
     # A random number depends on it, the line's number, the sample's number and the byte's position alone.
     seed: Seed = sampling_option(0, "Random seed of sampling; the same seed gives the same text.")
@@ -97,10 +96,7 @@ class LineSettings:
     """
 
     prefix: bytes = option(
-        b"",
-        "Forced decoding: text with which every translation begins.",
-        group="output",
-        heading=CONSTRAINTS,
+        b"", "Forced decoding: text with which every translation begins.", group="output", heading=CONSTRAINTS
     )
     max_len_a: Annotated[float, Meta(ge=0.0, le=1000.0)] = length_option(
         3.0, "Length limit of a translation: A * source bytes + --max-len-b bytes."

@@ -81,12 +81,7 @@ class Translator:
         return cls.from_runtime(load_runs(runs, spec, reporter), checked)
 
     @classmethod
-    def from_runtime(
-        cls,
-        runtime: Runtime,
-        settings: Settings | None = None,
-        **named: Any,
-    ) -> Translator:
+    def from_runtime(cls, runtime: Runtime, settings: Settings | None = None, **named: Any) -> Translator:
         """Return a Translator of runs that loading.load_runs has loaded.
 
         settings: the defaults stored in the runs stand for what is not set. named: settings by keyword, read

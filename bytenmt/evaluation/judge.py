@@ -14,14 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.config.facts import FlagThresholds
-from bytenmt.decoding.confidence import (
-    COPY,
-    INVENTION,
-    UNSURE,
-    copied_spans,
-    is_copy,
-    text_flags,
-)
+from bytenmt.decoding.confidence import COPY, INVENTION, UNSURE, copied_spans, is_copy, text_flags
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.decoding.loading import Runtime

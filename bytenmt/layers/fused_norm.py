@@ -16,15 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from bytenmt.jit import njit_any_order
 from bytenmt.layers.deferred_matmul import compute_type
-from bytenmt.layers.kernel_helpers import (
-    KINDS,
-    Array,
-    as_array,
-    narrow,
-    parallel_for,
-    thread_ranges,
-    widen,
-)
+from bytenmt.layers.kernel_helpers import KINDS, Array, as_array, narrow, parallel_for, thread_ranges, widen
 
 ZERO = np.float32(0)
 

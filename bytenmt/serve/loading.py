@@ -22,9 +22,7 @@ from bytenmt.serve.worker import TranslationJob, Worker
 
 
 def load_models(
-    models: Sequence[str],
-    options: Mapping[str, Any],
-    reporter: Reporter,
+    models: Sequence[str], options: Mapping[str, Any], reporter: Reporter
 ) -> dict[Direction, DirectionWorkers]:
     """Return models that are ready to translate, with glossaries. Raises BytenmtError.
 

@@ -144,11 +144,7 @@ def _check(config: Config, files: Sequence[PairFiles]) -> None:
 
 
 def _open_texts(
-    config: Config,
-    files: Sequence[PairFiles],
-    valid: PairFiles,
-    device: torch.device,
-    group: Group,
+    config: Config, files: Sequence[PairFiles], valid: PairFiles, device: torch.device, group: Group
 ) -> Objective:
     """Open the texts of a run. Raises BytenmtError where they cannot be used."""
     if not config.model.source:
@@ -255,10 +251,7 @@ class TrainingLoop:
         shares = self.objective.shares(progress.epoch, progress.batch)
         self.trainer.model.train()
         begun = fraction_done(settings, progress)
-        with (
-            _signals(self.group.size > 1) as received,
-            self.reporter.bar(1.0, "", begun) as self.bar,
-        ):
+        with _signals(self.group.size > 1) as received, self.reporter.bar(1.0, "", begun) as self.bar:
             end = signalled = False
             while not end:
                 signalled = self._update(shares, received)

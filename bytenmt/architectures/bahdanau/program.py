@@ -35,9 +35,7 @@ def write_program(config: BahdanauConfig, writer: ModelWriter) -> ModelProgram:
         step.emit(Op.COPY, before, after)
     maxed = write_maxout(step, seen, "decoder.maxout", config.d_maxout)
     return writer.program(
-        writer.output(maxed),
-        states=(d,),
-        items=(config.d_attention, 2 * d) if config.source else (),
+        writer.output(maxed), states=(d,), items=(config.d_attention, 2 * d) if config.source else ()
     )
 
 

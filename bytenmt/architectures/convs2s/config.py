@@ -6,14 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from bytenmt.architectures.section import (
-    MOST_LAYERS,
-    Dilations,
-    Kernel,
-    ModelSection,
-    Properties,
-    Width,
-)
+from bytenmt.architectures.section import MOST_LAYERS, Dilations, Kernel, ModelSection, Properties, Width
 
 ConvLayer = tuple[Width, Kernel]  # channels, kernel width
 ConvLayers = Annotated[tuple[ConvLayer, ...], Meta(max_length=MOST_LAYERS)]

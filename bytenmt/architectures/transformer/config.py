@@ -6,13 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from bytenmt.architectures.section import (
-    LONGEST_FIELD,
-    LayeredSection,
-    Layers,
-    Properties,
-    Width,
-)
+from bytenmt.architectures.section import LONGEST_FIELD, LayeredSection, Layers, Properties, Width
 
 
 class TransformerConfig(LayeredSection, frozen=True, kw_only=True, tag="transformer"):

@@ -66,14 +66,7 @@ from bytenmt.decoding.search.beam_search import choose_bytes
 from bytenmt.decoding.search.state import RUNNING, SearchParams, SearchState
 from bytenmt.jit import compiled, inlined, njit_borrowing
 from bytenmt.kernel_constants import FOLD_CASE, PANEL, WORD_BITS
-from bytenmt.ngram_hash import (
-    N_BYTES,
-    START,
-    WORD_ORDER,
-    fold_case,
-    hash_ngram,
-    mix,
-)
+from bytenmt.ngram_hash import N_BYTES, START, WORD_ORDER, fold_case, hash_ngram, mix
 from bytenmt.program.instructions import Field, LinearBase, Op, RowKind
 
 EPSILON = 1e-5  # PyTorch's default for layer norms

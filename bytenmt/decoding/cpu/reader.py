@@ -28,12 +28,7 @@ class _TextBatch:
     """Texts in slots that several models read together."""
 
     def __init__(
-        self,
-        packed: Sequence[PackedModel],
-        n_slots: int,
-        n_columns: int,
-        team: ThreadTeam,
-        n_layers: int = 0,
+        self, packed: Sequence[PackedModel], n_slots: int, n_columns: int, team: ThreadTeam, n_layers: int = 0
     ) -> None:
         """n_columns: bytes of a text per pass at most.
 

@@ -33,12 +33,7 @@ class ModelSession:
     """
 
     def __init__(
-        self,
-        packed: PackedModel,
-        n_slots: int,
-        beam: int,
-        n_threads: int,
-        n_columns: int = 1,
+        self, packed: PackedModel, n_slots: int, beam: int, n_threads: int, n_columns: int = 1
     ) -> None:
         """n_columns: bytes of a text that a pass reads at most."""
         self.packed, self._program = packed, packed.program

@@ -17,13 +17,7 @@ from bytenmt.architectures.base import Model
 from bytenmt.architectures.tensor_tree import map_tensors, tensors
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.pytorch.engine import PyTorchEngine
-from bytenmt.decoding.pytorch.forward import (
-    ModelState,
-    PassInputs,
-    encode_requests,
-    forward,
-    place_sentences,
-)
+from bytenmt.decoding.pytorch.forward import ModelState, PassInputs, encode_requests, forward, place_sentences
 from bytenmt.utf8 import BOS
 
 SOURCE_COLUMNS = 64  # source capacities are multiples of this, EOS included

@@ -38,11 +38,7 @@ class PyTorchEngine(Engine):
     """
 
     def __init__(
-        self,
-        models: Sequence[Model[Any, Any]],
-        options: Options,
-        capacity: int,
-        device: torch.device,
+        self, models: Sequence[Model[Any, Any]], options: Options, capacity: int, device: torch.device
     ) -> None:
         super().__init__(options, capacity)
         compile_search()

@@ -15,13 +15,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from bytenmt.decoding.cpu.kernels.decoder_memory import (
-    KEYS,
-    VALUES,
-    item_address,
-    item_column,
-    item_scales,
-)
+from bytenmt.decoding.cpu.kernels.decoder_memory import KEYS, VALUES, item_address, item_column, item_scales
 from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, multiply, reduce_kernel, row_max, scale, softmax
 from bytenmt.decoding.cpu.kernels.gemm import linear_row
 from bytenmt.decoding.cpu.kernels.instructions import (
