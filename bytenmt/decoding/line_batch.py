@@ -123,11 +123,6 @@ class LineBatch:
         """True if `add` was called for all requests, so that `results` can be called."""
         return len(self.hypotheses) == len(self.requests)
 
-    def parts(self, line: int) -> list[tuple[Chunk, Request | None]]:
-        """Return the chunks of a line (by its index in this batch) with their requests; None for a chunk that
-        is copied, since it has nothing to translate."""
-        return self._parts[line]
-
     def add(self, request: Request, hypotheses: list[Hypothesis]) -> None:
         """Store the hypotheses of a request, given best first, for `results`.
 
@@ -168,7 +163,7 @@ class LineBatch:
         """Return the translation of the first chunks of a line, up to the first that is not done, and whether
         all are done. line: its index in this batch."""
         text = b""
-        for chunk, request in self.parts(line):
+        for chunk, request in self._parts[line]:
             if request is not None and request not in self.hypotheses:
                 return text, False
             best = self._with_sentinels(chunk, request)[0].text

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, overload
 
 from bytenmt.decoding.interface import AUTO, EngineSpec, Hypothesis, Options, Request
-from bytenmt.decoding.kept_spans import SourceLine, restore_text
+from bytenmt.decoding.kept_spans import SourceLine
 from bytenmt.decoding.line_batch import LineBatch, TranslationResult
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.reranking import Reranker
-from bytenmt.decoding.scheduler import decode, stream_characters
+from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.settings import Settings, encode_line
 from bytenmt.errors import SettingError
 from bytenmt.reporter import SILENT, Reporter
@@ -42,8 +42,6 @@ class Translator:
     >>> best, second = translator.n_best(["오후 3시 40분"])[0]
     >>> (best.text == texts[0] == translator.translate("오후 3시 40분"), best.score >= second.score)
     (True, True)
-    >>> for part in Translator.load("runs/mine", beam=1).stream("오후 3시 40분"):  # as it is decoded
-    ...     message = part.encode()
 
     Usually made by `load` or `from_runtime`. make_engine: returns an engine that decodes up to the given
     number of sentences side by side, with the options of `settings`; with a reranker the engine returns the
@@ -175,28 +173,6 @@ class Translator:
     def batch(self, lines: Sequence[SourceLine], first: int = 0) -> LineBatch:
         """Return a LineBatch of lines with this Translator's settings; nothing is decoded."""
         return LineBatch(lines, self.settings, first)
-
-    def stream(self, line: AnyStr, number: int = 0) -> Iterator[AnyStr]:
-        """Yield the translation of a line while it is decoded, in parts of whole characters; for beam 1.
-
-        number: of the line, for random draws.
-        """
-        if self.options.beam > 1:
-            raise SettingError(f"the beam is {self.options.beam}: streaming needs beam 1")
-        batch = self.batch([encode_line(line, "the line")], number)
-        for chunk, request in batch.parts(0):
-            if request is not None:
-                with self._engine(1) as engine:
-                    raw = text = b""
-                    for part in stream_characters(engine, request):
-                        raw += part
-                        longer = restore_text(raw, chunk.spans)
-                        yield _in_type_of(line, longer[len(text) :])
-                        text = longer
-            elif chunk.text:
-                yield _in_type_of(line, chunk.text)
-            if chunk.separator:
-                yield _in_type_of(line, chunk.separator)
 
     def _by_capacity(self, requests: Sequence[Request]) -> Iterator[tuple[int, list[Request]]]:
         """Yield the capacity of an engine and the requests for it, longest first, so that short ones fill the

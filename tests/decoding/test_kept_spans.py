@@ -175,7 +175,6 @@ def test_what_has_nothing_to_translate_is_copied(keep: dict[str, Any], lines: st
     for line in lines.split(";"):
         (best,) = one.n_best(line)
         assert (best.text, best.log_probability, best.flags) == (line, 0.0, () if keep else None)
-        assert "".join(one.stream(line)) == line
     assert not admitted
     assert made_up_translator().translate("A1") == "A10"  # a model of dates and numbers translates them
 
@@ -188,12 +187,6 @@ def test_characters_for_private_use_are_text() -> None:
         one.translate("a \udcf5")
     with pytest.raises(DataError, match="not valid UTF-8"):
         one.translate(b"a \xf5")
-
-
-def test_a_stream_has_the_spans() -> None:
-    one = made_up_translator(glossary=TERMS)
-    for line in ("a {x} b", "Server {x} b", "é <b>c</b>"):
-        assert "".join(one.stream(line)) == one.translate(line)
 
 
 def test_a_prefix_has_what_it_has() -> None:

@@ -96,7 +96,7 @@ def test_an_empty_line_asks_no_engine() -> None:
     admitted: list[list[Request]] = []
     translator = made_up(admitted, prefix=b"so ")
     assert translator.translate(["", ""]) == ["", ""]
-    assert translator.translate([]) == [] and list(translator.stream("")) == []
+    assert translator.translate([]) == []
     assert admitted == []
 
 
@@ -159,11 +159,9 @@ def test_an_engine_is_used_again_unless_it_was_broken_off() -> None:
     translator = Translator(engine)
     assert translator.translate(["one"]) == translator.translate(["one"]) == ["ONE0"]
     assert [one.capacity for one in made] == [1]
-    parts = translator.stream("two words")
-    next(parts)
-    parts.close()
+    with pytest.raises(KeyboardInterrupt), translator._engine(1):
+        raise KeyboardInterrupt
     assert translator.translate(["one"]) == ["ONE0"] and len(made) == 2
-    assert "".join(translator.stream("two")) == "TWO0" and len(made) == 2
 
 
 # What a program has in its hands.
@@ -193,20 +191,6 @@ def test_the_type_of_a_line_is_that_of_its_translation() -> None:
 def test_lines_that_are_none(lines: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         made_up().n_best(lines)
-
-
-@pytest.mark.slow
-def test_a_line_comes_in_whole_characters() -> None:
-    line = "한글 \U0001f600 é"
-    parts = list(made_up(max_source_bytes=8).stream(line))
-    assert parts == list("한글0 \U0001f600 é0")
-    for arch in ARCHITECTURES:
-        translator = make(arch)
-        assert "".join(translator.stream("one two")) == translator.translate(["one two"])[0] != ""
-    sampled = make(sample=True, seed=4)
-    assert b"".join(sampled.stream(b"x", 3)) == sampled.translate_lines([b"x"], 3)[0].best.text
-    with pytest.raises(ValueError, match="streaming needs beam 1"):
-        next(made_up(beam=2).stream(line))
 
 
 def test_runs_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
