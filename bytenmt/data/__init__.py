@@ -3,5 +3,5 @@
 Takes paths (PairFiles) and gives batches of NumPy arrays (Batch), or windows of texts (Window). Every kept
 pair is in an epoch as often as its weight says, in batches within the budget, which depend on the lengths,
 the seed and the epoch alone (tests/data/test_epoch_plan.py). Imports neither PyTorch nor anything that
-decodes or trains. Budget: 1,850 lines.
+decodes or trains. Budget: 1,830 lines.
 """
