@@ -126,9 +126,9 @@ def serve(models: tuple[str, ...], network: NetworkOptions, decoding: dict[str, 
 
     PAIR is the direction of a model, as in en-de=MODEL; several models of one direction decode as an
     ensemble. A web page is at /. SIGTERM stops the server after all accepted requests are answered. Every
-    option has an environment variable, for example BYTENMT_SERVE_MAX_QUEUE for --max-queue; several values
-    are separated by spaces. To make the server public, require --api-keys and put a TLS proxy in front of it,
-    named by --trusted-proxy.
+    option has an environment variable, several values separated by spaces: BYTENMT_SERVE_MAX_QUEUE for
+    --max-queue, BYTENMT_SERVE_MODELS for PAIR=MODEL, BYTENMT_SERVE_BEAM for --beam-size. To make the server
+    public, require --api-keys and put a TLS proxy in front of it, named by --trusted-proxy.
     """
     known = {
         f"{PREFIX}_{param.name}".upper()

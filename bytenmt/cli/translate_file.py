@@ -83,11 +83,12 @@ def translate_file(
     translator = Translator.from_runtime(runtime, checked)
     corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
     languages = agreed_languages(how.languages, runs[0], corpora, CONSOLE.warn)
-    for code in filter(None, document.targets):
-        if languages and primary(code) not in map(primary, languages) and not (how.overwrite and how.pair):
+    is_of_source = reading.format == "po" and not any(unit.target for unit in document.units)
+    for code in filter(None, document.targets if languages and not (how.overwrite and how.pair) else ()):
+        if primary(code) not in map(primary, languages[not is_of_source :]):
             raise BytenmtError(
-                f"{source} is for {code}, but the model translates into {languages.target}: give another one,"
-                f" or --overwrite --pair {languages} to translate everything anew"
+                f"{source} is for {code}, not for {languages.target}: give another model, or"
+                f" --overwrite --pair {languages} to translate everything anew"
             )
     memory = None if how.memory is None else TranslationMemory.from_file(how.memory, languages)
     judge = Judge.from_runtime(runtime, how.flag_above, FLAG_ABOVE, translator.options.beam)

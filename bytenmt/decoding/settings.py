@@ -54,13 +54,12 @@ class Settings(LineSettings):
         if "prefix" in values:
             values["prefix"] = encode_line(values["prefix"], "the prefix")
         values = check_values(values, TABLE, shown)
-        if values.get("n_best", 1) > (beam := values.get("beam", 1)):
-            n_best = values["n_best"]
+        if (n_best := values.get("n_best", 1)) > (beam := values.get("beam", n_best)):
             raise SettingError(
                 f"{shown('n_best')} {n_best} of {shown('beam')} {beam}: give {shown('beam')} {n_best} or more"
             )
         of_keep = {name: value for name, value in values.items() if name in KEEP}
-        search = Options(**{name: values[name] for name in values if name in SEARCH})
+        search = Options(**{"beam": n_best} | {name: values[name] for name in values if name in SEARCH})
         # What is sampled is what the model says, repetitions and all.
         of_runs = {"length_penalty", "max_source_bytes"}
         of_runs |= {"no_repeat_ngram_size", "beam"} if not search.sample else set()

@@ -97,7 +97,7 @@ class Translator:
         left, tuned = settings.left_to_runs, runtime.search_defaults
         named = {name: getattr(tuned, name) for name in left & TUNED if tuned is not None}
         if runtime.has_sentinels and "beam" in left:
-            named["beam"] = BEAM_OF_SENTINELS
+            named["beam"] = max(BEAM_OF_SENTINELS, settings.search.n_best)
         search = of_engine = replace(settings.search, **named)
         reranker = None
         if runtime.reverse is not None and search.beam > 1 and not search.sample:

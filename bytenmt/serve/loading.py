@@ -38,6 +38,8 @@ def load_models(
     if options.get("reverse") and not any(Direction(to, source) in runs for source, to in runs):
         reporter.warn("--reverse has no effect: no model translates in an opposite direction")
     glossaries = _by_direction(options.get("glossary", ()), "--glossary")
+    for direction in glossaries.keys() - runs.keys():
+        raise BytenmtError(f"--glossary {direction}: no model translates in this direction")
     # Threads synchronise hundreds of times per decode step, so each needs a core of its own. One model at a
     # time uses several; the others have one each, and so has the HTTP server.
     threads = options.get("threads") or max(1, min(MAX_THREADS, n_cores() - len(runs)))

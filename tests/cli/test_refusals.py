@@ -26,7 +26,7 @@ BAD: list[tuple[str, str]] = [
     (f"{TRANSLATE} -i src -o src", "src is the input too"),
     (f"{TRANSLATE} -i src -o run", "run is a directory"),
     (f"{TRANSLATE} -i src -o src/out", "bytenmt: src: File exists"),
-    (f"{TRANSLATE} -i src --n-best 2", "--n-best 2 of --beam-size 1: give --beam-size 2"),
+    (f"{TRANSLATE} -i src --n-best 2 -b 1", "--n-best 2 of --beam-size 1: give --beam-size 2"),
     ("translate -m plain -i src --alignment --format jsonl", "--alignment needs a model with attention"),
     (f"{TRANSLATE} -i src --engine numba --device cuda", "--engine numba runs on the CPU"),
     (f"{TRANSLATE} -i src --engine cuda-graph --device cpu", "--engine cuda-graph runs on a GPU"),

@@ -1,1 +1,1 @@
-"""Augmentation of training pairs: noise, copying, placeholders, letter case and empty sources."""
+"""Augmentation of training pairs: noise, copying, sentinels, letter case and empty sources."""
