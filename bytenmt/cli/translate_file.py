@@ -83,9 +83,10 @@ def translate_file(
     translator = Translator.from_runtime(runtime, checked)
     corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
     languages = agreed_languages(how.languages, runs[0], corpora, CONSOLE.warn)
-    is_of_source = reading.format == "po" and not any(unit.target for unit in document.units)
-    for code in filter(None, document.targets if languages and not (how.overwrite and how.pair) else ()):
-        if primary(code) not in map(primary, languages[not is_of_source :]):
+    if languages and not (how.overwrite and how.pair):
+        is_of_source = reading.format == "po" and not any(unit.target for unit in document.units)
+        allowed = [primary(code) for code in (languages if is_of_source else [languages.target])]
+        for code in [code for code in document.targets if code and primary(code) not in allowed]:
             raise BytenmtError(
                 f"{source} is for {code}, not for {languages.target}: give another model, or"
                 f" --overwrite --pair {languages} to translate everything anew"
