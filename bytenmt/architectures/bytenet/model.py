@@ -183,9 +183,8 @@ class ByteNetDecoder(nn.Module):
 
 
 class ByteNet(Model[ByteNetMemory, ByteNetState]):
-    """Dilated convolutions without attention (Kalchbrenner et al. 2016).
-
-    The equations stand in the module's docstring.
+    """Dilated convolutions without attention (Kalchbrenner et al. 2016), by the equations of the module's
+    docstring. In short trainings they learn poorly to copy what is new, such as numbers, to other places.
     """
 
     config: ByteNetConfig
