@@ -94,9 +94,8 @@ def _own_validation_text(run: Path) -> tuple[Path, Path] | tuple[None, None]:
     valid = None if is_weights_file(resolve_path(run)) else read_run(run)[1].facts.valid
     if valid is None or valid.src is None or valid.tgt is None:
         return None, None
-    src, tgt = Path(valid.src), Path(valid.tgt)
-    is_usable = src.is_file() and tgt.is_file() and len(TextFile.open(tgt)) >= FEWEST_LINES
-    return (src, tgt) if is_usable else (None, None)
+    is_usable = valid.src.is_file() and valid.tgt.is_file() and len(TextFile.open(valid.tgt)) >= FEWEST_LINES
+    return (valid.src, valid.tgt) if is_usable else (None, None)
 
 
 def _calibrate_flags(run: Path, src: Path, tgt: Path) -> FlagThresholds:
