@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from bytenmt.cli.console import CONSOLE
-from bytenmt.cli.files import check_output
 from bytenmt.cli.options import ARCHITECTURES, PresetOptions, command, models
 from bytenmt.config.fields import option
 from bytenmt.errors import BytenmtError
@@ -70,6 +69,7 @@ def convert(runs: tuple[Path, ...], how: ConvertOptions) -> None:
     validation text of MODEL if it still exists and has 100 lines.
     """
     from bytenmt.checkpoints.quantize import convert as write_converted
+    from bytenmt.checkpoints.weights import prepare_output
 
     (run,), src, tgt = runs, how.valid_src, how.valid_tgt
     if (src is None) != (tgt is None):
@@ -78,7 +78,7 @@ def convert(runs: tuple[Path, ...], how: ConvertOptions) -> None:
         src, tgt = _own_validation_text(run)
     flags = None
     if src is not None and tgt is not None:
-        check_output(how.output, src, tgt)
+        prepare_output(how.output, [src, tgt])
         flags = _calibrate_flags(run, src, tgt)
     for line in write_converted(run, how.output, how.precision, flags):
         CONSOLE.say(line)

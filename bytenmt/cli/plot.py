@@ -32,7 +32,6 @@ def plot(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec) -> 
     Rows are target characters, columns are source characters; the weights of bytes are merged into
     characters. A model with several attention layers gets one map for each layer and one for their mean.
     """
-    from bytenmt.config.schema import architecture
     from bytenmt.decoding.loading import load_runs
     from bytenmt.decoding.translator import Translator
     from bytenmt.evaluation import plots
@@ -45,9 +44,7 @@ def plot(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec) -> 
     runtime = load_runs(runs, replace(machine, precision="fp32"))
     (loaded,) = runtime.runs
     if not runtime.has_source or not loaded.config.model.has_attention:
-        raise BytenmtError(
-            f"{runs[0]} has no attention weights: its architecture is {architecture(loaded.config.model)}"
-        )
+        raise BytenmtError(f"{runs[0]} has no attention, or no source: there are no weights to draw")
     (text,) = Translator.from_runtime(runtime, beam=1).translate([source])
     for name, data in (("the line", source), ("the text", text)):
         if not 0 < len(data.decode()) <= LONGEST:
