@@ -4,7 +4,7 @@
 >>> bytenmt.Translator.load("runs/mine").translate("오후 3시 40분")  # doctest: +SKIP
 '3:40 p.m.'
 
-Translator asks a model, Run is a run folder or a weights file, train makes one; bytenmt.api has recipes.
+Translator asks a model, Run is a run folder or a weights file, train makes one: docs/python-api.md.
 
 What goes wrong in a user's hands is a BytenmtError; its children tell what it was: ConfigError, SettingError
 (a ConfigError of what was given to a Translator), DataError, CheckpointError, DeviceError.

@@ -23,7 +23,7 @@ from bytenmt.kernel_constants import FIRST_SENTINEL as FIRST_SENTINEL
 from bytenmt.kernel_constants import N_SENTINELS as N_SENTINELS
 
 SENTINELS = bytes(range(FIRST_SENTINEL, FIRST_SENTINEL + N_SENTINELS))
-PATTERNS_VERSION = 2  # of PATTERNS; a run that learns sentinels is not resumed with another one
+PATTERNS_VERSION = 3  # of PATTERNS; a run that learns sentinels is not resumed with another one
 
 # Possessive quantifiers (*+, ++, ?+) keep the time of a search proportional to the text.
 _NAME = r"[A-Za-z][\w:.-]*+"
@@ -70,7 +70,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         # %1 and %L1 of Qt, %name%, %PRODUCTNAME; [[name]], [name], [0], [X7X]; *|NAME|*, ##name##, __name__
         r"(?<!\d)%L?\d{1,2}(?!\d)|%%|%[A-Za-z_]{2,40}%|(?<!\d)%[A-Z][A-Z_]+",
         r"\[\[[\w .-]{1,40}\]\]|\[[a-z][a-z0-9_.-]*+\]|\[\d{1,3}\]|\[[A-Z]\d++[A-Z]\]",
-        r"\*\|\w++\|\*|##\w++##|__\w+?__|(?<!\w)~\w++~(?!\w)",
+        r"\*\|\w++\|\*|##\w++##|__(?!_)\w+?__|(?<!\w)~\w++~(?!\w)",
         # :name of Laravel, :smile:, @:key of Vue; `option`; a line break as \n, two characters
         r"(?<![\w:/]):[a-z][a-z0-9_]++(?![\w:])|(?<!\w):[a-z0-9_+-]{2,40}:(?!\w)|@:[\w.]*\w",
         # but no `quotes' as of GNU's programs, and the answers [y/N] of a question

@@ -1,6 +1,6 @@
 """Average the weights of several checkpoints, which is often a little better than any of them.
 
-    python tools/average.py RUN -o mean.safetensors --last 3
+    python tools/average.py RUN -o mean.safetensors
     python tools/average.py one.safetensors other.safetensors -o mean.safetensors
 
 All must hold the same model. The mean is computed in float64 and written as a weights file, which every

@@ -29,8 +29,8 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) ->
 
     MEMORY is a TMX, XLIFF or PO file, or a table of lines `source TAB translation` such as the server writes
     with --suggestions. It needs 20 or more translations. A fifth of them is held out to stop the training and
-    to measure the result. If the model has tables of n-grams, as those in the clone have, only these learn,
-    so that it hardly gets worse on other text. It takes one to two minutes.
+    to measure the result. Of a model with tables of n-grams, such as those in the clone, only the tables of
+    long n-grams and of words learn, so that it hardly gets worse on other text. It takes one to two minutes.
     """
     from bytenmt.checkpoints.weights import PUBLISHED, read_run
     from bytenmt.training.adaptation import adapt as adapt_model

@@ -22,8 +22,7 @@ class LanguageOptions:
 
     pair: str | None = option(
         None,
-        "Source and target language, such as en-de or en-US:pt-BR, where the model does not tell them."
-        " Required for TMX; XLIFF, PO, HTML, ARB and YAML files of Rails then declare the target language.",
+        "Source and target language, such as en-de or en-US:pt-BR, where the model does not tell them.",
         metavar="SRC-TGT",
     )
 

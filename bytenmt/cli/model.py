@@ -62,7 +62,7 @@ def info(runs: tuple[Path, ...], how: InfoOptions) -> None:
 
 @command("convert", models("MODEL", most=1))
 def convert(runs: tuple[Path, ...], how: ConvertOptions) -> None:
-    """Quantise a model or convert it to another precision.
+    """Quantise a model to int8, or convert it back to fp32.
 
     MODEL is a run folder, whose best checkpoint is used, or a weights file. Every command accepts the file
     that is written as MODEL. The thresholds of flags are calibrated on --valid-src and --valid-tgt, or on the

@@ -212,7 +212,7 @@ def models(metavar: str = "MODEL...", help: str = "", most: int = MOST, least: i
         return {"runs": runs, "files": words} if names else {"runs": runs}
 
     path = click.Path(path_type=Path)
-    text = f"Run folder, checkpoint or weights file, instead of MODEL. {help}".rstrip()
+    text = f"Run folder or weights file, instead of MODEL. {help}".rstrip()
     return OptionGroup(
         "runs",
         [

@@ -36,7 +36,9 @@ class DocumentOptions(LanguageOptions):
         " are taken from it instead of the model.",
     )
     column: str | None = option(
-        None, "Source column of a CSV or TSV file: its name in the first row, or its number from 1."
+        None,
+        "Source column of a CSV or TSV file: its name in the first row, which stays as it is, or its number"
+        " from 1; then the first row is text, too.",
     )
     to_column: str | None = option(
         None, "Column of a CSV or TSV file for the translations (default: that of --column)."

@@ -27,10 +27,10 @@ REASONS = {
     INVENTION: (WRONG, "has nothing to do with its source"),
     LENGTH: (WRONG, "far longer or shorter than its source"),
     NUMBER: (WRONG, "a number of the source is missing, written in words or repeated"),
-    UNMET: (WRONG, "a term, placeholder or tag is missing, or there is one too many"),
+    UNMET: (WRONG, "a placeholder or tag is missing, or there is one too many"),
     FORMAT: (WRONG, "its conversions, such as %s, take other arguments than those of the source"),
     WORDLESS: (WRONG, "has no words, and its source has"),
-    PLACEMENT: (CHECK, "a tag or placeholder may be in the wrong place"),
+    PLACEMENT: (CHECK, "a tag, placeholder or term may be in the wrong place"),
     UNSURE: (CHECK, "the model is unsure"),
 }
 # A part that is repeated: the longer it is, the fewer times. Of 204,536 reference translations into German

@@ -193,7 +193,7 @@ def test_pairs_are_nested_as_in_the_source(
     ("translation", "expected", "level", "why"),
     [
         (("ein ", ONE, "alter", END_ONE), "ein <b>alter</b>", None, ""),
-        (("ein alter",), "ein alter<b></b>", "wrong", "a term, placeholder or tag is missing"),  # 12
+        (("ein alter",), "ein alter<b></b>", "wrong", "a placeholder or tag is missing"),  # 12
         (("ein ", ONE, ONE, "alter", END_ONE), "ein alter<b></b>", "wrong", "one too many"),
         ((ONE, END_ONE, " 5"), "<b></b> 5", "wrong", "has no words"),  # 11
         (("ein alter", ONE, END_ONE), "ein alter<b></b>", "check", "in the wrong place"),

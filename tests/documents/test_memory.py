@@ -140,7 +140,7 @@ def test_a_form_added_to_a_fuzzy_entry_leaves_it_fuzzy() -> None:
 def test_what_lacks_a_placeholder_is_wrong() -> None:
     text, report = with_memory(po_of(("", "Hello %s!", "")), "a.po", memory(("Hello {x}!", "Hallo!")))
     assert text == "#, fuzzy\n" + po_of(("", "Hello %s!", "Hallo!"))
-    assert report.notes[0][1].startswith("to review: wrong: a term, placeholder or tag is missing")
+    assert report.notes[0][1].startswith("to review: wrong: a placeholder or tag is missing")
 
 
 RUSSIAN = (
