@@ -28,7 +28,9 @@ from bytenmt.architectures.section import ModelSection, architecture
 from bytenmt.atomic_file import SUFFIX, write_atomically
 from bytenmt.checkpoints.weights import (
     BEST,
+    CONFIG,
     LAST,
+    METRICS,
     TRAINER,
     Array,
     StoredWeights,
@@ -105,20 +107,19 @@ def save_checkpoint(
     file = io.BytesIO()
     torch.save({"metadata": metadata_of(config, facts), "weights": model, "trainer": dict(trainer)}, file)
     write_atomically(run / TRAINER, file.getbuffer())
-    for left in run.glob(f".*{SUFFIX}"):  # by a killed process
-        left.unlink()
+    for name in (CONFIG, METRICS, BEST, LAST, TRAINER):
+        for left in run.glob(f".{name}.*{SUFFIX}"):  # by a killed process
+            left.unlink()
 
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor], config: Config, facts: Facts) -> None:
     """Write tensors, as of `model_tensors`, as a weights file in float32. Raises CheckpointError."""
-    # What was trained in float64 is used in float32.
-    arrays = {name: _array(tensor.float()) for name, tensor in tensors.items()}
+    arrays = {name: _array(tensor.float()) for name, tensor in tensors.items()}  # also float64's
     write_weights_file(path, without_zero_rows(arrays), config, facts)
 
 
 def _array(tensor: Tensor) -> Array:
-    array: Array = tensor.detach().cpu().numpy()
-    return array
+    return tensor.detach().cpu().numpy()
 
 
 def load_checkpoint(run: Path) -> TrainerCheckpoint:
@@ -179,10 +180,8 @@ def load_weights(model: Model[Any, Any], tensors: Mapping[str, Tensor], path: Pa
     """Copy tensors by name into a model of the same shapes, in place; path: where they are from, for the
     message of the CheckpointError that is raised where names or shapes differ."""
     parameters = model_tensors(model)
-    shapes, tensor_shapes = (
-        {name: part.shape for name, part in some.items()} for some in (parameters, tensors)
-    )
-    if shapes != tensor_shapes:
+    shapes = [{name: part.shape for name, part in some.items()} for some in (parameters, tensors)]
+    if shapes[0] != shapes[1]:
         raise CheckpointError(f"{path} does not fit the model: it has another architecture or size")
     with torch.no_grad():
         for name, parameter in parameters.items():

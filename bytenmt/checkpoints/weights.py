@@ -68,14 +68,13 @@ def has_checkpoint(run: Path) -> bool:
 
 def weights_path(path: Path, which: Which = "best") -> Path:
     """Return the weights file for a path: the file itself, or that of a folder, model.safetensors if it has
-    one, else best.safetensors, or last.safetensors if that is missing or `which` is "last".
+    one, else best.safetensors, or last.safetensors if that is missing; with `which` "last" that first.
 
     Raises CheckpointError where there is none.
     """
-    path = resolve_path(path)
     if is_weights_file(path):
         return path
-    for name in (BEST, LAST) if which == "best" else (LAST,):
+    for name in (PUBLISHED, BEST, LAST) if which == "best" else (LAST, PUBLISHED):
         if (path / name).is_file():
             return path / name
     if not path.exists():
@@ -249,10 +248,12 @@ def read_search(folder: Path) -> SearchDefaults | None:
 def prepare_output(output: Path, inputs: Sequence[Path]) -> None:
     """Create the folder of a weights file that is to be written.
 
-    Raises CheckpointError if the name does not end in .safetensors, or is that of one of the inputs.
+    Raises CheckpointError for a name without .safetensors, of an input, or of a model in a run folder.
     """
     if not is_weights_file(output):
         raise CheckpointError(f"-o {output}: give a name that ends in .safetensors")
     if output.exists() and any(output.samefile(path) for path in inputs):
         raise CheckpointError(f"-o {output} is an input too: give another name")
+    if output.name in (PUBLISHED, BEST, LAST) and has_checkpoint(output.parent):
+        raise CheckpointError(f"-o {output}: a run is in that folder: give another name")
     output.parent.mkdir(parents=True, exist_ok=True)

@@ -32,14 +32,15 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) ->
     to measure the result. Of a model with tables of n-grams, such as those in the clone, only the tables of
     long n-grams and of words learn, so that it hardly gets worse on other text. It takes one to two minutes.
     """
-    from bytenmt.checkpoints.weights import PUBLISHED, read_run
+    from bytenmt.checkpoints.weights import BEST, LAST, PUBLISHED, read_run
     from bytenmt.training.adaptation import adapt as adapt_model
 
     def refuse(line: str) -> None:
         raise BytenmtError(line)
 
     (model,), output = runs, how.output
-    if (output / PUBLISHED).exists() or (output.exists() and not output.is_dir()):
+    is_taken = any((output / name).exists() for name in (PUBLISHED, BEST, LAST))
+    if is_taken or (output.exists() and not output.is_dir()):
         raise BytenmtError(f"{output} exists already: give -o another folder")
     contents = read_run(model)[1]
     languages = agreed_languages(how.languages, model, contents.facts.corpora, refuse)

@@ -1,7 +1,7 @@
 """Facts about a training that a checkpoint keeps beside weights and configuration: one typed record.
 
-It stands as JSON in every weights file. What an older file lacks is None or empty
-here, and what it has besides is dropped. Opens no files.
+It stands as JSON in every weights file. What an older file lacks is None or empty here, and what it has
+besides is dropped. Opens no files.
 """
 
 from __future__ import annotations

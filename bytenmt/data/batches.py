@@ -27,8 +27,8 @@ CACHE_LINE = 64  # bytes
 class Batch(NamedTuple):
     """A padded batch of n sentence pairs, or one process' share of it, where n may be 0."""
 
-    source: Bytes  # (n, s) uint8: bytes, EOS, PAD; (n, 0) without a source
-    source_len: Indices  # (n,) int64: bytes and EOS; zeros without a source
+    source: Bytes  # (n, s) uint8: bytes, EOS, PAD
+    source_len: Indices  # (n,) int64: bytes and EOS
     target: Bytes  # (n, t + 1) uint8: BOS, bytes, EOS, PAD
     target_len: Indices  # (n,) int64: bytes and EOS, as many as BOS and bytes
 
@@ -94,14 +94,12 @@ def _fill_rows(data: Bytes, starts: Indices, ends: Indices, rows: Indices, first
 
 
 def assemble(corpus: ParallelCorpus, indices: Indices) -> Batch:
-    """Return the padded batch of some pairs of a corpus.
+    """Return the padded batch of some pairs of a corpus with a source.
 
     indices (n,) int64: which of the corpus' pairs, row by row. Sources and targets are padded to the longest
     of them, EOS included.
     """
-    source_len = np.zeros(len(indices), np.int64)
-    if corpus.has_source:
-        source_len = corpus.source_lengths[indices].astype(np.int64) + 1
+    source_len = corpus.source_lengths[indices].astype(np.int64) + 1
     target_len = corpus.target_lengths[indices].astype(np.int64) + 1
     widths = [int(lens.max(initial=0)) for lens in (source_len, target_len)]
     source = np.empty((len(indices), widths[0]), np.uint8)

@@ -22,8 +22,7 @@ MANY_SEEN = 0.1  # share of those validation pairs
 def inventory(corpus: ParallelCorpus) -> list[str]:
     """Return lines of text for the user: name and size of each part of a corpus, and which of its lines were
     left out as empty or too long."""
-    sides = {"source": corpus.source_lengths} if corpus.has_source else {}
-    sides["target"] = corpus.target_lengths
+    sides = {"source": corpus.source_lengths, "target": corpus.target_lengths}
     report = []
     for part, left_out, begin, end in zip(
         corpus.parts, corpus.left_out, corpus.bounds[:-1], corpus.bounds[1:], strict=True
@@ -39,8 +38,8 @@ def inventory(corpus: ParallelCorpus) -> list[str]:
 
 def _list_lines(numbers: Indices) -> str:
     """Format the number of lines and the first of them: "2 (lines 4, 17)"."""
-    more = ", …" if len(numbers) > N_LISTED else ""
-    return f"{len(numbers):,} (line {', '.join(map(str, numbers[:N_LISTED].tolist()))}{more})"
+    more, some = ", …" if len(numbers) > N_LISTED else "", "lines" if len(numbers) > 1 else "line"
+    return f"{len(numbers):,} ({some} {', '.join(map(str, numbers[:N_LISTED].tolist()))}{more})"
 
 
 def warnings_of_pairs(corpus: ParallelCorpus, valid: ParallelCorpus) -> Iterator[str]:

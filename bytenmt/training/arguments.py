@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from bytenmt.checkpoints.weights import has_checkpoint, read_config, read_run
+from bytenmt.checkpoints.weights import PUBLISHED, has_checkpoint, read_config, read_run
 from bytenmt.config.facts import PairFiles
 from bytenmt.config.schema import Config, config_tree, resolve_config
 from bytenmt.config.tree import assign, assign_value, merge, merge_settings
@@ -38,9 +38,10 @@ def configuration(
     in the folder that of the run, of which the other arguments may change only LIMITS, as max_updates.
 
     file: a TOML file; settings: a nested dictionary, whose values win over the file; source: whether the
-    training text has sources; init_from: a run whose model section a new run takes, and the rest of the
-    preset ("small" if None); on_gpu: see scale_batch_for_gpu. A folder without a checkpoint gets a new one.
-    Raises BytenmtError where `run` has a checkpoint and `resume` is false, ConfigError for what does not fit.
+    training text has sources; init_from: a run whose model section and data.sentinels a new run takes, and
+    the rest of the preset ("small" if None); on_gpu: see scale_batch_for_gpu. A folder without a checkpoint
+    gets a new one. Raises BytenmtError where `run` has a checkpoint and `resume` is false, or a published
+    model, ConfigError for what does not fit.
 
     >>> new = configuration(Path("new"), False, "luong", "tiny", None, {"train": {"lr": 0.5}})
     >>> new.train.lr, new.model.d_hidden
@@ -48,13 +49,16 @@ def configuration(
     """
     given = {} if file is None else _read_toml(file)
     if not has_checkpoint(run):
+        if (run / PUBLISHED).exists():
+            raise BytenmtError(f"{run} already holds {PUBLISHED}: give another folder as -o")
         if not source:
             assign_value(given, "model.source", False)
         merge(given, settings)
         if init_from is None:
             config = resolve_config(arch, preset, given)
             return scale_batch_for_gpu(config, given) if on_gpu else config
-        tree = {"model": msgspec.to_builtins(read_config(init_from).model)}
+        start = read_config(init_from)
+        tree = {"model": msgspec.to_builtins(start.model), "data": {"sentinels": start.data.sentinels}}
         merge(tree, given)
         return resolve_config(arch, preset, tree)
     if not resume:

@@ -219,9 +219,7 @@ class TranslationObjective:
 
 
 def _files_of(part: CorpusPart) -> PairFiles:
-    """Return where the files of a part of a corpus lie: a target alone, both sides, or a table."""
+    """Return where the files of a part of a corpus lie: both sides, or a table."""
     paths = [Path(stored_path(text.path)) for text in part.files]
-    if part.src is None:
-        return PairFiles(tgt=paths[0], weight=part.weight)
     src, tgt, tsv = (*paths, None) if len(paths) > 1 else (None, None, *paths)
     return PairFiles(src, tgt, tsv, part.weight)

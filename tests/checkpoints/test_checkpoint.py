@@ -27,7 +27,7 @@ from bytenmt.checkpoints.checkpoint import (
     write_weights,
 )
 from bytenmt.checkpoints.metrics import MetricsLog
-from bytenmt.checkpoints.weights import has_checkpoint, read_run
+from bytenmt.checkpoints.weights import PUBLISHED, has_checkpoint, read_run
 from bytenmt.config.facts import Facts, TextFact
 from bytenmt.config.schema import config_toml, load_config
 from bytenmt.errors import CheckpointError
@@ -126,6 +126,7 @@ def test_foreign_checkpoints_are_refused(tmp_path: Path) -> None:
 def test_best_and_last_of_a_run(tmp_path: Path) -> None:
     """Translation takes the best, the last where nothing was validated, or the last where told so."""
     run, config = make_run(tmp_path / "run"), small_config("luong")
+    make_run(tmp_path / "other")
     for update in (74, 75):
         model = build_model(config.model)
         save_checkpoint(run, update, model_tensors(model), {}, config, Facts(), best=False)
@@ -133,6 +134,8 @@ def test_best_and_last_of_a_run(tmp_path: Path) -> None:
     assert read_run(run, "last")[1].facts == Facts(update=75)
     (run / "best.safetensors").unlink()
     assert read_run(run)[1].facts == Facts(update=75)
+    shutil.copy(tmp_path / "other" / "best.safetensors", run / PUBLISHED)  # shadows the run, not its resume
+    assert [read_run(run, which)[1].facts.update for which in ("best", "last")] == [70, 75]
 
 
 # A kill at any moment.
@@ -192,10 +195,11 @@ def test_a_kill_leaves_the_old_checkpoint_or_the_new(
             seen.append(update)
         else:
             seen.append(0)
+        (run / ".metrics.txt.1.tmp").touch()  # of another command
         save(run, 4, best=True)
         assert is_saved(run, 4)
         assert {path.name for path in run.iterdir()} == {
-            *("best.safetensors", "last.safetensors", "trainer.pt")
+            *("best.safetensors", "last.safetensors", "trainer.pt", ".metrics.txt.1.tmp")
         }
     assert seen == sorted(seen) and set(seen) == {older[-1] if older else 0, 3} and len(seen) > 6
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from made_up_engine import make_run, warm_up
 
-from bytenmt.checkpoints.weights import CONFIG
+from bytenmt.checkpoints.quantize import convert
+from bytenmt.checkpoints.weights import CONFIG, PUBLISHED
 
 FILES = {
     "src": "one\n두 번째\n\nfour\n".encode(),
@@ -39,6 +40,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_run(folder / "no_source", settings=("model.source=false", "model.input_feeding=false"))
     for name, content in FILES.items():
         (folder / name).write_bytes(content)
+    convert(folder / "run", folder / "published" / PUBLISHED, "int8")
     for name in ("folder/a", "folder/b"):
         (folder / name).mkdir(parents=True)
         (folder / name / CONFIG).write_bytes(b"")

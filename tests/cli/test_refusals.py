@@ -6,7 +6,7 @@ import pytest
 import torch
 from command_line import EVALUATE, RESUME, TEXT, TRAIN, TRANSLATE, invoke, refused
 
-from bytenmt.checkpoints.weights import BEST
+from bytenmt.checkpoints.weights import BEST, PUBLISHED
 
 SCORE = f"{EVALUATE} --log-probabilities"
 DOCUMENT = "translate-file run a.po"
@@ -59,6 +59,10 @@ BAD: list[tuple[str, str]] = [
     ("convert run -o new", "give a name that ends in .safetensors"),
     ("convert run -o src/new.safetensors --precision int8", "bytenmt: src: File exists"),
     (f"convert run/{BEST} -o run/{BEST} --precision int8", "is an input too"),
+    (f"convert run -o run/{PUBLISHED}", "a run is in that folder: give another name"),
+    (f"convert plain -o run/{BEST}", "a run is in that folder: give another name"),
+    ("adapt run a.tmx -o run", "run exists already: give -o another folder"),
+    ("train -o published --arch luong --text tgt --valid-text tgt", "published already holds model.safe"),
     ("convert run -o new.safetensors --valid-src src", "--valid-src and --valid-tgt: give both, or neither"),
     ("info none.safetensors", "none.safetensors is missing"),
     (f"info run/{BEST} --preset tiny", "--preset would be ignored"),

@@ -259,6 +259,9 @@ def test_several_parts(tmp_path: Path) -> None:
         f"{tmp_path}/c.en and {tmp_path}/c.ko: 0 pairs, 0 source and 0 target bytes, weight 3",
         f"{tmp_path}/d.en.gz and {tmp_path}/d.ko: 1 pairs, 1 source and 1 target bytes",
     ]
+    (tmp_path / "b.tsv").write_bytes(b"\t\n" * 2)
+    told = inventory(ParallelCorpus.open_all([PairFiles(tsv=tmp_path / "b.tsv")]))
+    assert told[1] == "left out, empty: 2 (lines 1, 2)"
     with pytest.raises(DataError, match="c.en is empty"):
         corpus.require_pairs()
 

@@ -139,14 +139,19 @@ def test_a_run_begins_with_the_weights_of_another(
 def test_the_model_of_such_a_run_is_that_of_the_other(first_run: Path) -> None:
     """Dropout may be changed, and the other keys are those of any run."""
 
-    def options(*settings: str, arch: str | None = None, preset: str | None = None) -> Config:
+    def options(
+        *settings: str, arch: str | None = None, preset: str | None = None, start: Path = first_run
+    ) -> Config:
         tree = settings_tree(settings, {})
-        return configuration(first_run.parent / "new", False, arch, preset, None, tree, True, first_run)
+        return configuration(first_run.parent / "new", False, arch, preset, None, tree, True, start)
 
     own = config("luong")
     assert options().model == own.model
     assert options(arch="luong").train == load_config("luong", "small", []).train
     assert options(preset="tiny").train == load_config("luong", "tiny", []).train
+    shipped = options(start=Path("data/models/en-de"))  # it goes on keeping spans
+    assert (shipped.data.sentinels, shipped.data.copy) == (0.2, 0.0)
+    assert options("data.sentinels=0", start=Path("data/models/en-de")).data.sentinels == 0
     other = options("model.dropout=0.5", "train.lr=0.5")
     assert other.model == msgspec.structs.replace(own.model, dropout=0.5) and other.train.lr == 0.5
     with pytest.raises(ConfigError, match="model.arch is 'luong', but --arch is 'bytenet'"):
