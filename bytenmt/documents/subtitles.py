@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from html import unescape
+from typing import Any
 
 import srt
 import webvtt
@@ -32,14 +33,8 @@ def read_srt(data: bytes, _: ReadOptions) -> Document:
         cues = list(srt.parse(file.text))
     except (srt.SRTParseError, srt.TimestampParseError) as error:
         line = file.line(getattr(error, "expected_start", 0))
-        raise DataError(
-            f"{line}: expected a number and times such as 00:00:01,000 --> 00:00:02,000"
-        ) from None
-    units = [
-        unit
-        for cue in cues
-        for unit in _cue_units(cue.content, partial(setattr, cue, "content"), str(cue.index), False)
-    ]
+        raise DataError(f"{line}: expected a number and times as 00:00:01,000 --> 00:00:02,000") from None
+    units = [unit for cue in cues for unit in _cue_units(cue, "content", cue.content, str(cue.index))]
     return Document(units, lambda: file.encoded(srt.compose(cues, reindex=False, strict=False)))
 
 
@@ -53,15 +48,14 @@ def read_vtt(data: bytes, _: ReadOptions) -> Document:
     units = [
         unit
         for number, cue in enumerate(captions.captions, 1)
-        for unit in _cue_units(
-            cue.raw_text, partial(setattr, cue, "text"), cue.identifier or str(number), True
-        )
+        for unit in _cue_units(cue, "text", cue.raw_text, cue.identifier or str(number))
     ]
     return Document(units, lambda: file.encoded(f"{captions.content}\n"))
 
 
-def _cue_units(text: str, put: Callable[[str], None], name: str, is_vtt: bool) -> Iterator[Unit]:
-    """Yield the units of a cue: one, or one for each line if speakers take turns."""
+def _cue_units(cue: Any, attribute: str, text: str, name: str) -> Iterator[Unit]:
+    """Yield the units of a cue: one, or one for each line if speakers take turns. attribute: of its text."""
+    is_vtt = attribute == "text"
     has_turns = any(map(DASH.match, text.split("\n")))
     n_lines = text.count("\n") + 1
     lines = text.split("\n") if has_turns else [text.replace("\n", " ")]
@@ -75,7 +69,8 @@ def _cue_units(text: str, put: Callable[[str], None], name: str, is_vtt: bool) -
         def write(parts: CodedText, _: bool, number: int = number, text_start: int = text_start) -> None:
             text = "".join(_to_markup(part, is_vtt) for part in parts)
             lines[number] = lines[number][:text_start] + text
-            put("\n".join(lines if has_turns else break_lines(text, n_lines)).replace("\0", " "))
+            made = "\n".join(lines if has_turns else break_lines(text, n_lines))
+            setattr(cue, attribute, made.replace("\0", " "))
 
         yield Unit(source, write, f"cue {name}", name)
 

@@ -20,7 +20,7 @@ def read(data: bytes, options: ReadOptions) -> Document:
     """Read a TMX file: a unit for each <tu> with text in options.pair[0]. Raises DataError without pair."""
     tree = inline_xml.parse(data, "tmx")
     if options.pair is None:
-        raise DataError("a translation memory may have several languages: give --pair, such as --pair en-de")
+        raise DataError("a memory may have several languages: name two, --pair en-de, or source and target")
     units = [unit for element in tree.iter("{*}tu") if (unit := _unit(element, options.pair)) is not None]
     return Document(units, lambda: inline_xml.dump(tree, data))
 
@@ -29,7 +29,7 @@ def pairs(file: BinaryIO, pair: tuple[str, str]) -> Iterator[tuple[CodedText, Co
     """Yield source, translation and tuid of each <tu> in both languages; the file is read as a stream."""
     for _, element in etree.iterparse(file, tag="{*}tu", **SAFE):
         unit = _unit(element, pair)
-        if unit is not None and unit.is_done:
+        if unit is not None and unit.is_done and not unit.is_doubted:
             yield unit.parts, unit.target or (), unit.name
         element.clear()
         while element.getprevious() is not None:
@@ -59,6 +59,8 @@ def _unit(element: Element, pair: tuple[str, str]) -> Unit | None:
         return None
     content = _content(segment)
     existing = () if target is None else merge_strings(_content(target).source)
+    properties = () if target is None else target_variant.iterchildren("{*}prop")
+    notes = [note for note in properties if note.text == REVIEW]
 
     def write(translation: CodedText, is_doubtful: bool) -> None:
         variant = _variant(element, pair[1])
@@ -70,10 +72,12 @@ def _unit(element: Element, pair: tuple[str, str]) -> Unit | None:
         target_segment = child(variant, "seg")
         target_segment = etree.SubElement(variant, segment.tag) if target_segment is None else target_segment
         inline_xml.set_content(target_segment, content.build(translation))
-        if is_doubtful and not any(note.text == REVIEW for note in variant):
+        for note in notes:
+            variant.remove(note)
+        if is_doubtful:
             note = etree.Element(segment.tag[: -len("seg")] + "prop", type="x-state")
             note.text = REVIEW
             variant.insert(0, note)
 
     place, name = f"line {segment.sourceline}", element.get("tuid", "")
-    return Unit(content.source, write, place, name, existing, bool(to_markup(existing).strip()))
+    return Unit(content.source, write, place, name, existing, bool(to_markup(existing).strip()), bool(notes))

@@ -105,7 +105,7 @@ def _translate_unit(
         report.notes.append((unit.place, kind))
     elif not lines:
         report.counts["without words"] += 1
-        if unit.target is not None and unit.target != unit.parts:
+        if unit.target is not None and (unit.target != unit.parts or not unit.is_done or unit.is_doubted):
             unit.write(unit.parts, False)
     else:
         following = iter(lines)
@@ -140,5 +140,5 @@ def _write(unit: Unit, parts: CodedText, flags: list[str], report: TranslationRe
         place = f"{unit.place} ({unit.name})" if unit.name else unit.place
         pair = f"{to_markup(unit.parts)!r:.200} -> {to_markup(parts)!r:.200}"
         report.notes.append((place, f"to review: {verdict.level}: {'; '.join(verdict.reasons)}: {pair}"))
-    if parts != unit.target:
+    if parts != unit.target or not unit.is_done or unit.is_doubted:
         unit.write(parts, verdict.level != SURE)

@@ -34,7 +34,7 @@ def read(data: bytes, options: ReadOptions) -> Document:
     is_version_2 = root.get("version", "1").startswith("2")
     target = "trgLang" if is_version_2 else "target-language"
     if is_version_2 and target not in root.attrib and options.pair is None:
-        raise DataError("it does not declare its target language (trgLang): give --pair en-de")
+        raise DataError("trgLang, its target language, is missing: give --pair en-de, or source and target")
     elements = [root] if is_version_2 else list(root.iterchildren("{*}file"))
     declared = [element.get(target, "") for element in elements]
     for element, before in zip(elements, declared, strict=True):
@@ -91,17 +91,10 @@ def _units(holder: Element) -> Iterator[Unit]:
         return new_segments[number]
 
     # 3) The state is kept at the segment of version 2, else at the target.
-    def set_state(is_doubtful: bool) -> None:
-        whole = child(holder, "target")
-        if is_version_2:
-            holder.attrib.pop("subState", None)
-            holder.set("state", "initial" if is_doubtful else TRANSLATED)
-            holder.attrib.update({"subState": SUB_STATE} if is_doubtful else {})
-        elif is_doubtful or is_whole or whole.get("state") != DOUBTED:
-            whole.set("state", DOUBTED if is_doubtful else TRANSLATED)
-
     with_state = holder if is_version_2 else target
     state = "" if with_state is None else with_state.get("state", "")
+    is_doubted = state.startswith("needs-") or "needs-review" in holder.get("subState", "")
+    doubted = dict[int, bool]()  # by the number of a segment
     for number, segment in enumerate([source] if is_whole else segments):
         content, existing, mid = _content(segment), existing_of.get(segment.get("mid")), segment.get("mid")
         parts = () if existing is None else merge_strings(_content(existing).source)
@@ -110,8 +103,15 @@ def _units(holder: Element) -> Iterator[Unit]:
             translation: CodedText, is_doubtful: bool, number: int = number, content: InlineContent = content
         ) -> None:
             inline_xml.set_content(make(number), content.build(translation))
-            set_state(is_doubtful)
+            doubted[number] = is_doubtful
+            holder.attrib.pop("subState" if is_version_2 else "approved", None)
+            if is_version_2:
+                holder.set("state", "initial" if is_doubtful else TRANSLATED)
+                holder.attrib.update({"subState": SUB_STATE} if is_doubtful else {})
+            else:
+                child(holder, "target").set("state", DOUBTED if any(doubted.values()) else TRANSLATED)
 
+        doubted[number] = is_doubted and bool(parts)
         # An unapproved copy of the source is no translation.
         is_changed = merge_strings(content.source) != parts or bool(state) or holder.get("approved") == "yes"
         yield Unit(
@@ -121,7 +121,7 @@ def _units(holder: Element) -> Iterator[Unit]:
             "/".join(filter(None, (holder.get("id") or holder.getparent().get("id"), mid))),
             target=parts,
             is_done=bool(to_markup(parts).strip()) and state not in NOT_YET and is_changed,
-            is_doubted=state.startswith("needs-") or "needs-review" in holder.get("subState", ""),
+            is_doubted=is_doubted,
         )
 
 

@@ -12,7 +12,7 @@ SCORE = f"{EVALUATE} --log-probabilities"
 DOCUMENT = "translate-file run a.po"
 MEMORY = "adapt run a.tmx -o new"
 BAD: list[tuple[str, str]] = [
-    (MEMORY, "a.tmx: a translation memory may have several languages: give --pair"),
+    (MEMORY, "a.tmx: a memory may have several languages: name two, --pair"),
     (f"{MEMORY} --pair en", "'en' is not a language pair: expected one such as en-de"),
     (f"{MEMORY} --pair fr:ko", "a.tmx has no pair of texts that are translated"),
     ("train -o new --arch luong --tsv table --text tgt", "--text trains a language model"),

@@ -54,7 +54,9 @@ def test_the_later_translation_of_a_source_is_used() -> None:
 
 TMX = """<tmx version="1.4"><header/><body>
 <tu><tuv xml:lang="en-US"><seg>{}</seg></tuv><tuv xml:lang="de"><seg>{}</seg></tuv></tu>
-<tu><tuv xml:lang="EN"><seg>one</seg></tuv><tuv xml:lang="de"><seg>eins</seg></tuv></tu></body></tmx>"""
+<tu><tuv xml:lang="EN"><seg>one</seg></tuv><tuv xml:lang="de"><seg>eins</seg></tuv></tu>
+<tu><tuv xml:lang="en"><seg>x</seg></tuv><tuv xml:lang="de"><prop>needs-review-translation</prop>
+<seg>y</seg></tuv></tu></body></tmx>"""
 UNIT = '<trans-unit id="{}"><source>{}</source><target>{}</target></trans-unit>'
 XLIFF = '<xliff version="1.2"><file><body>{}</body></file></xliff>'
 DOUBTED = UNIT.format(3, "x", "y").replace("<target", '<target state="needs-review-translation"')

@@ -60,7 +60,7 @@ def test_a_mistake_is_told_in_one_line_with_its_place(name: str, data: bytes | s
 
 
 def test_a_table_needs_a_column_and_a_memory_its_languages() -> None:
-    for name, message in (("csv", "give --column"), ("tmx", "give --pair")):
+    for name, message in (("csv", "give --column"), ("tmx", "name two, --pair")):
         with pytest.raises(DataError, match=message):
             read(b"<tmx/>" if name == "tmx" else b"a,b\n", ReadOptions(name))
     with pytest.raises(BytenmtError, match="no format has the suffix '.doc': give --format"):
@@ -122,6 +122,7 @@ TWO_2 = "</segment></unit></file></xliff>"
         ((ONE, TWO), "", '<target state="needs-review-translation">andere</target>', True),
         ((ONE, TWO), "", '<target state="needs-translation">andere</target>', False),
         ((ONE, TWO), 'approved="yes"', '<target state="new">andere</target>', False),
+        ((ONE, TWO), "", '<target state="new">ONE</target>', False),
         ((ONE_2, TWO_2), "", "<target>andere</target>", True),
         ((ONE_2, TWO_2), "", "<target>one</target>", False),
         ((ONE_2.replace("<segment", '<segment state="initial"'), TWO_2), "", "<target>x</target>", False),
@@ -135,7 +136,9 @@ def test_which_targets_are_translations(
     head = around[0].replace('<trans-unit id="1"', f'<trans-unit id="1" {unit}')
     data = f"{head}<source>one</source>{target}{around[1]}"
     (found,) = document("a.xlf", data).units
-    assert found.is_done == is_kept and (b"ONE" in translated("a.xlf", data)[0]) != is_kept
+    made = translated("a.xlf", data)[0]
+    assert found.is_done == is_kept and (b"ONE" in made) != is_kept and b'state="new"' not in made
+    assert (b"approved" in made) == (is_kept and unit != "")
 
 
 def test_version_2_needs_a_target_language() -> None:

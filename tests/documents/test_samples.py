@@ -104,9 +104,12 @@ DOUBTED = {
 
 @pytest.mark.parametrize("name", DOUBTED)
 def test_a_doubtful_translation_is_marked_as_the_format_has_it(name: str) -> None:
-    text = translated(name, data(name), flags=(UNSURE,))[0].decode()
-    mark, n_marks = DOUBTED[name]
+    """The mark is read, and goes with a sure translation, be it the same."""
+    marked = translated(name, data(name), flags=(UNSURE,))[0]
+    text, (mark, n_marks) = marked.decode(), DOUBTED[name]
     assert mark in text and text.count("fuzzy" if name.endswith(".po") else mark) == n_marks
+    assert translated(name, marked)[1].counts["fuzzy before"] >= n_marks * (name != "version-2.xlf")
+    assert mark not in translated(name, marked, overwrite=True)[0].decode()
 
 
 def test_existing_translations_are_overwritten_if_asked() -> None:
