@@ -1,7 +1,7 @@
 """The presets: sizes of the architectures, equal in decoder weights within 20 %.
 
 tiny has about 0.6 M decoder weights, small 3 M, base 10 M, large 25 M; paper is each paper's own model, but
-not its training; fast has base's encoder, which runs over all bytes at once, and a decoder a third as large.
+not its training; fast has an encoder about as large as base's and a decoder a third as large.
 One byte embedding width a preset but paper, so that a table can be handed from one model to another.
 tests/architectures/test_presets.py counts weights.
 """

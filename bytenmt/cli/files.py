@@ -16,8 +16,8 @@ from bytenmt.errors import BytenmtError
 
 
 def stream_of(path: Path | None) -> Path | None:
-    """Return the path of an option, or None for a standard stream: where it is `-` or left out (None)."""
-    return None if path == Path("-") else path
+    """Return the path of an option, or None for a standard stream: "-", /dev/stdout or None."""
+    return None if path in (Path("-"), Path("/dev/stdout")) else path
 
 
 def standard_input() -> BufferedReader:
@@ -90,7 +90,7 @@ def resumable_writer(path: Path, resume: bool) -> Iterator[tuple[BinaryIO, int]]
             yield file, n_lines
         except BaseException:
             if file.tell():
-                CONSOLE.say(f"bytenmt: what is translated is kept in {part}: continue with --resume")
+                CONSOLE.say(f"bytenmt: what is translated is kept in {part}")
             else:
                 part.unlink(missing_ok=True)
             raise

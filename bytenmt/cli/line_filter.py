@@ -121,7 +121,7 @@ class LineFilter:
         if n_read < self.n_done:
             raise DataError(
                 f"--resume: the input has {n_read:,} lines, but {self.n_done:,} are translated already: give"
-                " the same input, or leave out --resume"
+                " the same input, or delete the .part file"
             )
 
     def _answer(self, lines: Sequence[InputLine], first: int) -> None:

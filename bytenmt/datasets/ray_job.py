@@ -78,6 +78,7 @@ def translate_file(
     except (ray.exceptions.RayError, pa.ArrowException, ValueError, OSError) as error:
         first = re.search(r"^[\w.]+: .+", str(error), re.MULTILINE)  # the cause, after its stack trace
         raise BytenmtError(f"{path}: {first[0] if first else error}") from None
+    part.mkdir(exist_ok=True)  # Ray writes no folder where there are no rows
     part.rename(out)
 
 

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from functools import cache
-from multiprocessing import get_context, parent_process
+from multiprocessing import active_children, get_context, parent_process
 from threading import Thread
 from typing import Any
 
@@ -50,6 +50,8 @@ class Workers:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        for process in active_children() if kind else ():
+            process.kill()  # what they translate is no longer wanted
         self._pool.shutdown(wait=kind is None, cancel_futures=True)
 
 

@@ -61,9 +61,9 @@ class Chunk(NamedTuple):
 class TranslationResult(NamedTuple):
     """The translations of a line.
 
-    hypotheses: up to n_best of the whole line, the best first, at least one. chunks: the parts in which the
-    line was translated. chunk_hypotheses: the hypotheses of each chunk, from which those of the line are
-    joined. parts: the best hypothesis as texts and inline codes (sentinels.Code) in turn, for documents.
+    hypotheses: up to n_best of the whole line, at least one, the k-th joined from the k-th of each chunk.
+    chunks: the parts in which the line was translated. chunk_hypotheses: the hypotheses of each chunk, the
+    best first. parts: the best hypothesis as texts and inline codes (sentinels.Code) in turn, for documents.
     """
 
     hypotheses: list[Hypothesis]
@@ -108,8 +108,10 @@ class LineBatch:
         self._parts = list[list[tuple[Chunk, Request | None]]]()
         for number, line in enumerate(lines, first):
             chunks = split_line(line, settings.max_source_bytes, settings.keep, settings.languages)
-            # The first chunk with a text has the prefix.
-            begin = next((index for index, chunk in enumerate(chunks) if chunk.text), 0)
+            # The first chunk with words has the prefix, which is not the mark of a list.
+            texts = [index for index, chunk in enumerate(chunks) if chunk.text]
+            words = [i for i in texts if has_translatable_text(chunks[i].source, settings.keep is not None)]
+            begin = (words or texts or [0])[0]
             prefixes = [settings.prefix if index == begin else b"" for index in range(len(chunks))]
             numbers = range(number, number + len(chunks) * CHUNK_NUMBER_STEP, CHUNK_NUMBER_STEP)
             self._parts.append(list(zip(chunks, map(self._request, chunks, numbers, prefixes), strict=True)))
@@ -273,7 +275,7 @@ def cut_text(data: bytes, after: bytes, max_bytes: int) -> list[tuple[bytes, byt
 def join_hypotheses(
     chunks: Sequence[Chunk], hypotheses: Sequence[Sequence[Hypothesis]], length_penalty: float
 ) -> list[Hypothesis]:
-    """Return the hypotheses of a line, joined from those of its chunks, the best first.
+    """Return the hypotheses of a line.
 
     hypotheses: of each chunk. The k-th of the line joins the k-th of each chunk, or its last one where there
     are fewer. length_penalty: the exponent in the new scores of a line of several chunks.

@@ -51,8 +51,8 @@ class Options:
 
     beam: Beam = search_option(
         1,
-        "Beam size; 1 is greedy search. With --sample, the number of samples per line (default: 4 for models"
-        " that were trained with sentinels, otherwise 1).",
+        "Beam size; 1 is greedy search (default: 4 for models that were trained with sentinels, otherwise 1)."
+        " With --sample, the number of samples per line (default: 1).",
         *("-b", "--beam-size", "--beam"),
     )
     n_best: Beam = search_option(
@@ -179,7 +179,7 @@ class EngineSpec:
     reverse: Path | None = engine_option(
         None,
         "A model of the opposite direction, which ranks the hypotheses of a beam search, too: better"
-        " translations in two to three times the time.",
+        " translations in two to three times the time. No effect without a beam.",
         metavar="MODEL",
         heading=SEARCH_HEADING,
     )

@@ -96,9 +96,10 @@ def with_significance(
         if key != "System"
     )
     compared = [
-        other._replace(p_chrf=1.0, p_bleu=1.0)
-        if list(other.texts) == list(first.texts)  # sacreBLEU's p of equal texts is the smallest possible
-        else other._replace(p_chrf=p_chrf, p_bleu=p_bleu)
+        other._replace(  # sacreBLEU's p of equal scores is the smallest possible
+            p_chrf=1.0 if other.scores.chrf == first.scores.chrf else p_chrf,
+            p_bleu=1.0 if other.scores.bleu == first.scores.bleu else p_bleu,
+        )
         for other, p_chrf, p_bleu in zip(others, chrf[1:], bleu[1:], strict=True)
     ]
     return [first, *compared]

@@ -68,6 +68,7 @@ def test_data_sets_on_ray(tmp_path: Path) -> None:
     texts = ["eins", None, "zwei\ndrei", ""] * 3
     table = pa.table({"id": pa.array(range(12), pa.int16()), "text": texts, "z": [[1]] * 12})
     parquet.write_table(table, tmp_path / "in" / "0.parquet", row_group_size=5)
+    parquet.write_table(table[:0], tmp_path / "in" / "none.parquet")
     for name, content in (
         ("sub/1.jsonl", JSON.encode()),
         ("2.ndjson.gz", gzip.compress(OTHER)),
@@ -84,11 +85,12 @@ def test_data_sets_on_ray(tmp_path: Path) -> None:
         timeout=SECONDS,
         start_new_session=True,
     )
-    assert "3 files translated, 0 were there already" in done.stderr, done.stderr
-    assert "0 files translated, 3 were there already" in done.stderr
+    assert "4 files translated, 0 were there already" in done.stderr, done.stderr
+    assert "0 files translated, 4 were there already" in done.stderr
     translator = Translator.load(run, max_len_a=0.1, max_len_b=9)
     said = {text: translator.translate(text) for text in ("eins", "zwei", "drei", "zw\u2028ei")}
     out = tmp_path / "out"
+    assert rows_of(out / "none.parquet") == []
     rows = rows_of(out / "0.parquet")
     assert [row.pop("translation") for row in rows] == [
         said["eins"], None, f"{said['zwei']}\n{said['drei']}", "",

@@ -20,9 +20,11 @@ from made_up import (
     random_distribution,
 )
 
+from bytenmt.decoding.cpu.compilation import search_step
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import STOP_TEST_EVERY, decode
+from bytenmt.decoding.search.state import SearchParams, SearchState
 from bytenmt.sentinels import SENTINELS
 from bytenmt.utf8 import EOS
 
@@ -151,6 +153,25 @@ def test_it_is_the_search_in_plain_lists(
     for one, (text, total) in zip(found, expected, strict=True):
         assert one.log_probability == pytest.approx(total, abs=1e-4)
         assert one.is_past_end == is_past_end(log_p, rule, text, len(forced))
+
+
+def test_a_finished_hypothesis_has_the_mark_of_its_own_beam() -> None:
+    """Beam 1 takes beam 0's place in the step in which beam 0 ends, past the end that the model wished."""
+    search, params = (
+        SearchState.allocate(1, 2, 0, 60, 0),
+        SearchParams.from_options(Options(beam=2, n_best=2)),
+    )
+    search.fill_slot(0, Request(A + b"x", 40), None)
+    for rows in (
+        ({EOS: -1.2, ord("a"): -1.0, A[0]: -9.0}, {}),
+        ({A[0]: -0.9, EOS: -5.0}, {ord("b"): -0.1, EOS: -5.0}),
+        ({EOS: -0.7}, {ord("c"): -0.01, EOS: -6.0}),
+    ):
+        search.n_rows[0], search.row_slot[:2], search.log_p[:] = 2, 0, -50.0
+        for row, of_bytes in enumerate(rows):
+            search.log_p[row, list(of_bytes)] = list(of_bytes.values())
+        search_step(search, params)
+    assert search.n_finished[0] == 1 and search.finished_past_end[0, 0] and not search.past_end[0, 0]
 
 
 @pytest.mark.slow

@@ -51,6 +51,7 @@ def test_sentences_are_translated_one_by_one() -> None:
         b"One.",
         b"Two.",
     ]
+    assert translator.translate("- One. Two.") == "- so: ONE.0 TWO.0"
     (result,) = translator.translate_lines([b"One. Two."])
     assert result.best_chunks() == [(b"One.", b"so: ONE.0", b" "), (b"Two.", b"TWO.0", b"")]
     assert made_up_translator().translate("One. Two.") == "ONE. TWO.0"

@@ -95,6 +95,13 @@ def test_chance_is_told_from_skill() -> None:
     assert to_dict(found)["systems"][3]["chrf_p"] == 1.0
 
 
+def test_equal_scores_are_no_difference() -> None:
+    """BLEU of single words is 0 for both, in every resample, for which sacreBLEU has its smallest p."""
+    named = {"first": ["a"] * 20, "other": ["ab"] * 20}
+    systems = [System(name, texts, text_scores(texts, ["ac"] * 20)) for name, texts in named.items()]
+    assert with_significance(systems, ["ac"] * 20)[1].p_bleu == 1.0
+
+
 def test_seeds_have_a_mean_and_a_standard_deviation() -> None:
     """Runs with the same settings but for the seed are summarised; a single run, a text and a second run of
     the same seed are not."""

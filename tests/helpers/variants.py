@@ -93,6 +93,7 @@ seq2seq-shallow seq2seq n_encoder_layers=3
 seq2seq-lstm-every-step seq2seq d_hidden=6 cell=lstm context=every_step n_decoder_layers=2
 seq2seq-cho-deep seq2seq-cho n_encoder_layers=3 n_decoder_layers=2 gru_reset=after
 luong-deep luong d_hidden=6 n_layers=1 n_decoder_layers=3
+luong-concat-inside luong-local-p score=concat attention_window=5 gaussian=inside
 luong-dot-inside luong-local-p score=dot attention_window=5 gaussian=inside
 luong-places-in-a-window luong-location attention=local-m attention_window=3 gaussian=after n_locations=9 \
     location_softmax=twice

@@ -45,7 +45,7 @@ class ModelSession:
         floats = [capacity * width for capacity, width, _ in rings]
         self._past = aligned_zeros(sum(floats) * self._n_rows)
         history = max((capacity for capacity, _, _ in rings), default=1)
-        self._ancestors = np.zeros((2, self._n_rows, history), np.uint8)
+        self._ancestors = np.zeros((2, self._n_rows, history), np.uint16)
         self._columns, self._source_len = np.zeros(n_slots, np.int64), np.zeros(n_slots, np.int64)
         kinds = _item_kinds(packed)
         room = [memory_column_floats(width, kind) for width, kind in zip(program.items, kinds, strict=True)]

@@ -165,7 +165,7 @@ def continue_beams(
             total = scores[beam] + np.float64(log_p[byte])
         if byte == EOS:
             if place < n_beams:
-                finish_hypothesis(search, params, slot, ranking, total, beam)
+                finish_hypothesis(search, params, slot, ranking, total, beam, past_end[beam])
         elif n_going < n_beams:
             if n_going == 0:
                 highest = ranking
@@ -222,12 +222,18 @@ def is_search_over(search: SearchState, params: SearchParams, slot: int, best: f
 
 @compiled
 def finish_hypothesis(
-    search: SearchState, params: SearchParams, slot: int, ranking: float, total: float, beam: int
+    search: SearchState,
+    params: SearchParams,
+    slot: int,
+    ranking: float,
+    total: float,
+    beam: int,
+    past_end: bool,
 ) -> None:
     """Insert a hypothesis that took EOS into the sorted finished ones, if it is among the params.beam best.
 
     total: its log-probability. ranking: the same plus its bonus for sentinels written in place of EOS, by
-    which it is ranked. beam: the number of the beam that took EOS.
+    which it is ranked. beam: the number of the beam that took EOS. past_end: see SearchState.
     """
     score = ranking / float(search.step[slot] + 1) ** params.length_penalty
     n = search.n_finished[slot]
@@ -244,7 +250,7 @@ def finish_hypothesis(
         place -= 1
     search.finished_score[slot, place], search.finished_log_p[slot, place] = score, total
     search.finished_step[slot, place], search.finished_beam[slot, place] = search.step[slot], beam
-    search.finished_past_end[slot, place] = search.past_end[slot, beam]
+    search.finished_past_end[slot, place] = past_end
 
 
 @allocating
@@ -271,7 +277,7 @@ def sample_byte(
     search.last[slot, beam], search.parent[slot, beam] = byte, beam
     search.score[slot, beam] = score
     if byte == EOS:
-        finish_hypothesis(search, params, slot, score, score, beam)
+        finish_hypothesis(search, params, slot, score, score, beam, search.past_end[slot, beam])
         search.score[slot, beam] = NO_SCORE
         if search.n_finished[slot] == params.beam:
             search.state[slot] = DONE

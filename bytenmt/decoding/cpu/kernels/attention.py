@@ -179,7 +179,7 @@ def _weighted_kernel() -> Any:
 dot = reduce_kernel(2, 0, _product)  # (x, y, n) -> x . y
 dot_columns = _score_kernel(1, _product)  # (scores, x, columns, size, n, width): x . column
 # (scores, q, v, columns, size, n, width): v . (tanh(a + b) - 1) from q = exp(2 a) and columns of exp(2 b),
-# where neither overflows. The constant sum of v that is missing does not change the softmax.
+# where neither overflows. The sum of v that is missing does not change the softmax.
 additive_columns = _score_kernel(2, _additive, 2.0)
 additive_columns_int8 = _score_kernel(2, _approximate_additive if FEATURES.get("avx512f") else _additive, 2.0)
 add_weighted = _weighted_kernel()
@@ -235,6 +235,12 @@ def attend_additive(
         additive_columns_int8(ctx.scratch, query, weights, keys, 4 * n_query, last - first, n_query)
     else:
         additive_columns(ctx.scratch, query, weights, keys, 4 * n_query, last - first, n_query)
+    if bell == INSIDE:  # the scores are multiplied before the softmax: they need the sum of v, too
+        sum_of_v = np.float32(0)
+        for i in range(n_query):
+            sum_of_v += load_float(weights, i)
+        for i in range(last - first):
+            store_float(ctx.scratch, i, load_float(ctx.scratch, i) + sum_of_v)
     weighted_mean(model, ctx.scratch, slot, first, last, v, width, 1.0, d, centre, window, bell)
 
 

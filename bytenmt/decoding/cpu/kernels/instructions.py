@@ -92,7 +92,7 @@ class ModelBuffers(NamedTuple):
     memory: of the encoder. memory_offset (p,): where a slot's memory begins, in floats. It holds
         columns[slot] columns of each item, in whole panels, then the fixed parts.
     source_len (p,): bytes of each source, EOS included.
-    ancestors (2, rows, h) uint8: [bank, row, q mod h] is the beam whose ring buffers hold the column of
+    ancestors (2, rows, h) uint16: [bank, row, q mod h] is the beam whose ring buffers hold the column of
         position q; two banks as for hidden.
     """
 
@@ -110,7 +110,7 @@ class ModelBuffers(NamedTuple):
     memory_offset: Ints
     columns: Ints
     source_len: Ints
-    ancestors: npt.NDArray[np.uint8]
+    ancestors: npt.NDArray[np.uint16]
 
 
 class Rows(NamedTuple):
