@@ -54,6 +54,8 @@ def _import(path: str) -> None:
     """Import a Python file as the module of its name. Raises BytenmtError."""
     name = Path(path).stem
     if name in sys.modules:
+        if Path(getattr(sys.modules[name], "__file__", None) or "").resolve() != Path(path):
+            raise BytenmtError(f"--plugin {path}: another module is named {name}: rename the file")
         return
     try:
         spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, path))

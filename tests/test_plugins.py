@@ -2,6 +2,7 @@
 
 import math
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -110,6 +111,10 @@ def test_an_architecture_of_a_plugin(files: list[str], tmp_path: Path) -> None:
     plugin = tmp_path / "mine_plugin.py"
     plugin.write_text(ARCHITECTURE)
     load_plugins([str(plugin)] * 2)
+    (tmp_path / "other").mkdir()
+    other = shutil.copy(plugin, tmp_path / "other")
+    with pytest.raises(BytenmtError, match="another module is named mine_plugin: rename the file"):
+        load_plugins([str(other)])
     settings = load_config("mine", None, [])
     tree = {"model": {"arch": "mine", "d_embedding": 8, "d_model": 8}, "plugins": ["mine_plugin.py"]}
     tree |= {"data": {"augment": {"word_drop": 0.5}}, "train": {"options": {"epsilon": 1e-7}}}
@@ -162,7 +167,10 @@ def test_epochs_end_a_run_and_resume_exactly(
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "update", interrupted)
-        train(parts, config("luong", *cut), **texts, device=CPU)
+        heard = Heard()
+        train(parts, config("luong", *cut), **texts, device=CPU, reporter=heard)
+    said = "stopping at the end of this update; another Ctrl-C stops at once and saves nothing"
+    assert heard.lines.count(said) == 1
     train(parts, config("luong", *cut), **texts, device=CPU, resume=True)
     assert_same(weights(whole), weights(parts))
     found = records(whole)

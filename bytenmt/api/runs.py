@@ -172,6 +172,8 @@ class Run:
 
     def _runtime(self, engine: Mapping[str, Any], has_source: bool = True) -> Runtime:
         """Load the model, once for each engine. Raises SettingError for one of the other kind."""
+        if wrong := engine.keys() - ENGINE.keys():
+            raise SettingError(f"{min(wrong)} is unknown: expected {', '.join(ENGINE)}")
         spec = EngineSpec(**engine)
         if spec not in self._runtimes:
             self._runtimes[spec] = load_runs([self.path], spec)
@@ -221,16 +223,15 @@ def train(
     settings: keys and their values, or texts `key=value`; train: keys of the section `train` by their own
     names, as max_minutes=60 or lr=2e-3. Later ones of these win; a value of None is left out.
     resume: continue the run from its checkpoint, by default with its own texts; init_from: a run or weights
-    file whose weights a new run begins with.
-    on_metrics: called with each record of metrics.jsonl; reporter: shows messages and progress; group: the
-    processes that train together. A signal such as Ctrl-C saves and raises KeyboardInterrupt with its number.
-    Raises BytenmtError for what a command would refuse.
+    file whose weights a new run begins with. on_metrics: called with each record of metrics.jsonl; reporter:
+    shows messages and progress; group: the processes that train together. A signal such as Ctrl-C saves and
+    raises KeyboardInterrupt with its number. Raises BytenmtError for what a command would refuse.
     """
     from bytenmt.distributed import SINGLE_PROCESS, pick_device
     from bytenmt.training import arguments
     from bytenmt.training import run as training
 
-    group, on = group or SINGLE_PROCESS, pick_device(device)
+    group, on = group or SINGLE_PROCESS, pick_device(EngineSpec(device=device, threads=threads).device)
     names = run, config, init_from, valid_src, valid_tgt, valid_tsv, valid_text
     folder, file, start, *valid_paths = (None if name is None else Path(name) for name in names)
     assert folder is not None

@@ -27,7 +27,7 @@ class AdaptOptions(LanguageOptions):
 def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) -> None:
     """Adapt a model to the translations of a project.
 
-    MEMORY is a TMX, XLIFF or PO file, or a table of lines `source TAB translation` such as the server writes
+    MEMORY is a TMX, XLIFF or PO file, or a .tsv table of lines `source TAB translation` as the server writes
     with --suggestions. It needs 20 or more translations. A fifth of them is held out to stop the training and
     to measure the result. Of a model with tables of n-grams, such as those in the clone, only the tables of
     long n-grams and of words learn, so that it hardly gets worse on other text. It takes one to two minutes.
@@ -39,8 +39,7 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) ->
         raise BytenmtError(line)
 
     (model,), output = runs, how.output
-    is_taken = any((output / name).exists() for name in (PUBLISHED, BEST, LAST))
-    if is_taken or (output.exists() and not output.is_dir()):
+    if output.is_file() or any((output / name).exists() for name in (PUBLISHED, BEST, LAST)):
         raise BytenmtError(f"{output} exists already: give -o another folder")
     contents = read_run(model)[1]
     languages = agreed_languages(how.languages, model, contents.facts.corpora, refuse)
@@ -68,7 +67,8 @@ def _lines(path: Path, pair: tuple[str, str] | None, limit: int) -> Iterator[tup
     from bytenmt.documents.lines import UnitLine, split_unit
     from bytenmt.documents.unit import to_markup
 
-    for source, target, *_ in formats.unit_pairs(path, formats.format_of(path), pair):
+    kind = formats.format_of(path, "name a table .tsv; there are")
+    for source, target, *_ in formats.unit_pairs(path, kind, pair):
         sides = [
             [line for line in split_unit(parts) if isinstance(line, UnitLine)] for parts in (source, target)
         ]

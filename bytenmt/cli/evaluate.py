@@ -115,9 +115,9 @@ def evaluate(
 def _draw_curves(runs: dict[str, Path], output: Path) -> None:
     """Draw the learning curves of the runs that have a log of metrics, and name those that have none."""
     from bytenmt.evaluation.comparison import read_metrics
-    from bytenmt.evaluation.plots import learning_curves, png, require_matplotlib
+    from bytenmt.evaluation.plots import check_picture, learning_curves, png
 
-    require_matplotlib()
+    check_picture(str(output))
     records = {name: read_metrics(run) for name, run in runs.items()}
     logged = {name: lines for name, lines in records.items() if lines}
     for name in records.keys() - logged.keys():

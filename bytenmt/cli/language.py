@@ -63,6 +63,8 @@ def predict(runs: tuple[Path, ...], files: tuple[Path, ...], how: PredictOptions
     from bytenmt.language.summary import PredictionSummary, json_lines
 
     file = stream_of(files[0]) if files else None
+    if file is not None:
+        file.stat()  # an OSError now, and not after the n-gram has been made
     runtime = inputs.load_models(runs, replace(engine, precision="fp32"))
     if runtime.has_source:
         raise BytenmtError(f"{runs[0]} is a translation model: use `bytenmt evaluate --log-probabilities`")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,45 +72,46 @@ def convert(runs: tuple[Path, ...], how: ConvertOptions) -> None:
     from bytenmt.checkpoints.quantize import convert as write_converted
     from bytenmt.checkpoints.weights import prepare_output
 
-    (run,), src, tgt = runs, how.valid_src, how.valid_tgt
-    if (src is None) != (tgt is None):
+    (run,), paths = runs, [path for path in (how.valid_src, how.valid_tgt) if path is not None]
+    if len(paths) == 1:
         raise BytenmtError("--valid-src and --valid-tgt: give both, or neither")
-    if src is None:
-        src, tgt = _own_validation_text(run)
+    paths = paths or _own_validation_text(run)
     flags = None
-    if src is not None and tgt is not None:
-        prepare_output(how.output, [src, tgt])
-        flags = _calibrate_flags(run, src, tgt)
+    if paths:
+        prepare_output(how.output, paths)
+        flags = _calibrate_flags(run, paths)
     for line in write_converted(run, how.output, how.precision, flags):
         CONSOLE.say(line)
 
 
-def _own_validation_text(run: Path) -> tuple[Path, Path] | tuple[None, None]:
-    """Return the files of pairs that a run was validated on, if they are there and have enough lines."""
+def _own_validation_text(run: Path) -> list[Path]:
+    """Return the files that a run was validated on, two or a table, if they are there with enough lines."""
     from bytenmt.checkpoints.weights import is_weights_file, read_run, resolve_path
     from bytenmt.data.text_file import TextFile
     from bytenmt.evaluation.judge import FEWEST_LINES
 
     # A weights file may come from elsewhere: the files that it names are not read.
     valid = None if is_weights_file(resolve_path(run)) else read_run(run)[1].facts.valid
-    if valid is None or valid.src is None or valid.tgt is None:
-        return None, None
-    is_usable = valid.src.is_file() and valid.tgt.is_file() and len(TextFile.open(valid.tgt)) >= FEWEST_LINES
-    return (valid.src, valid.tgt) if is_usable else (None, None)
+    if valid is None or not valid.has_source:
+        return []
+    paths = [path for path in (valid.src, valid.tgt, valid.tsv) if path is not None]
+    return paths if all(map(Path.is_file, paths)) and len(TextFile.open(paths[-1])) >= FEWEST_LINES else []
 
 
-def _calibrate_flags(run: Path, src: Path, tgt: Path) -> FlagThresholds:
+def _calibrate_flags(run: Path, paths: Sequence[Path]) -> FlagThresholds:
     """Return the thresholds of a run's flags from a validation text; see judge.calibrate."""
-    from bytenmt.cli.inputs import check_source, open_pairs
+    from bytenmt.cli.inputs import check_source, open_text
+    from bytenmt.data.corpus import ParallelCorpus
     from bytenmt.decoding.interface import EngineSpec
     from bytenmt.decoding.loading import load_runs
     from bytenmt.evaluation.judge import calibrate_runtime
 
     runtime = load_runs([run], EngineSpec())
-    corpus = open_pairs(src, tgt)
-    check_source(run, runtime.has_source, corpus.src)
-    assert corpus.src is not None
-    flags = calibrate_runtime(runtime, list(corpus.src), list(corpus.tgt))
+    texts = [open_text(path) for path in paths]
+    src, tgt = texts if len(texts) > 1 else texts[0].split()
+    check_source(run, runtime.has_source, src)
+    ParallelCorpus.from_texts(src, tgt, keep_empty=True)  # raises where line counts differ
+    flags = calibrate_runtime(runtime, list(src), list(tgt))
     greedy, beam = flags.unsure_above(1), flags.unsure_above(2)
     above = f"unsure above {greedy:.2f} bits per byte, with a beam above {beam:.2f}"
     CONSOLE.say(f"flags calibrated on {flags.n_lines:,} lines: {above}")

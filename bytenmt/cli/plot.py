@@ -36,9 +36,7 @@ def plot(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec) -> 
     from bytenmt.decoding.translator import Translator
     from bytenmt.evaluation import plots
 
-    if how.output.suffix != ".png":
-        raise BytenmtError(f"{how.output}: give a name that ends in .png")
-    plots.require_matplotlib()
+    plots.check_picture(str(how.output))
     check_output(how.output)
     source = how.line.encode()
     runtime = load_runs(runs, replace(machine, precision="fp32"))

@@ -80,6 +80,6 @@ def train(start: RunOptions, texts: TextOptions, limits: dict[str, Any], machine
         try:
             runs.train(output, **options, reporter=reporter, group=group)
         except KeyboardInterrupt as error:
-            if not error.args:  # else it was between two updates, and has been told
+            if not error.args:  # else the loop has told what is saved, or that nothing will be
                 reporter.say("stopped before the first update; run the same command again")
             raise

@@ -39,14 +39,12 @@ FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-def format_of(path: Path) -> str:
+def format_of(path: Path, advice: str = "give --format, one of") -> str:
     """Return the format of a file (a key of FORMATS) by its suffix. Raises BytenmtError for unknown ones."""
     for name, (_, suffixes) in FORMATS.items():
         if path.suffix.lower() in suffixes:
             return name
-    raise BytenmtError(
-        f"{path}: no format has the suffix {path.suffix!r}: give --format, one of {', '.join(FORMATS)}"
-    )
+    raise BytenmtError(f"{path}: no format has the suffix {path.suffix!r}: {advice} {', '.join(FORMATS)}")
 
 
 def read(data: bytes, options: ReadOptions, path: Path | str = "the document") -> Document:

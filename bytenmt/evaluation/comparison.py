@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, NamedTuple
@@ -156,14 +157,11 @@ def to_dict(systems: Sequence[System]) -> dict[str, Any]:
 
 
 def read_metrics(run: Path) -> list[Mapping[str, float]]:
-    """Read the records that training has logged in a run folder, without incomplete lines; [] if there is
-    no log."""
+    """Read the records that training has logged in a run folder, but incomplete lines; [] without a log."""
     path = run / METRICS
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     records = []
     for line in lines:
-        try:
+        with suppress(ValueError):  # the last line of a killed run
             records.append(json.loads(line))
-        except ValueError:  # the last line of a killed run
-            continue
     return records

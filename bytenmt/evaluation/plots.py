@@ -50,8 +50,10 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 
 
-def require_matplotlib() -> None:
-    """Raise BytenmtError if matplotlib is not installed."""
+def check_picture(output: str) -> None:
+    """Raise BytenmtError if the name of a picture does not end in .png, or matplotlib is not installed."""
+    if not output.endswith(".png"):
+        raise BytenmtError(f"{output}: give a name that ends in .png")
     if importlib.util.find_spec("matplotlib") is None:
         raise BytenmtError("drawing needs a missing package, matplotlib: pip install 'bytenmt[plots]'")
 

@@ -80,8 +80,7 @@ class NGram(NamedTuple):
 class NGramBaseline:
     """Measures bits per byte of a stream under an n-gram, for comparison with a language model's.
 
-    training: the texts (uint8) that the n-gram is estimated from, of which the first MOST (2^25)
-    bytes count.
+    training: the texts (uint8) that the n-gram is estimated from, of which the first MOST (2^25) bytes count.
     """
 
     def __init__(self, training: Sequence[Bytes]) -> None:

@@ -98,13 +98,13 @@ def adapt(
     random.Random(seed).shuffle(unique)
     n_held_out = min(MOST_HELD_OUT, math.ceil(HELD_OUT_SHARE * len(unique)))
     held_out, learned = unique[:n_held_out], unique[n_held_out:]
-    target = output / PUBLISHED
-    output.mkdir(parents=True, exist_ok=True)
+    place = output if output.is_dir() else output.parent  # a failure leaves no empty folder
+    place.mkdir(parents=True, exist_ok=True)
     _, old = read_initial_weights(model, config.model)
-    few = n_held_out < FEWEST_TO_STOP_BY
-    with preserve_thread_count(), tempfile.TemporaryDirectory(dir=output) as folder:
+    with preserve_thread_count(), tempfile.TemporaryDirectory(dir=place) as folder:
         torch.set_num_threads(1)  # the same weights on every machine load
-        new, n_updates = _train(config, old, learned, held_out, seed, FIXED_UPDATES if few else 0)
+        fixed = FIXED_UPDATES * (n_held_out < FEWEST_TO_STOP_BY)
+        new, n_updates = _train(config, old, learned, held_out, seed, fixed)
         facts = _facts(stored.facts, unique, names, n_updates)
         tested = Path(folder) / PUBLISHED
         _write(tested, new, stored, facts)
@@ -116,7 +116,8 @@ def adapt(
             )
         if len(unique) < SMALL_MEMORY:
             new, _ = _train(config, old, unique, held_out, seed, n_updates)
-        _write(target, new, stored, facts)
+        output.mkdir(exist_ok=True)
+        _write(output / PUBLISHED, new, stored, facts)
     return AdaptationReport(len(unique), n_held_out, n_updates, (before, after))
 
 
@@ -147,6 +148,7 @@ def _train(
         warmup_updates=0,
         weight_decay=0.0,
         ema=0.0,
+        loss_terms={},
         precision="fp32",
         max_tokens=max_tokens,
         max_updates=n_updates or MOST_UPDATES,

@@ -135,16 +135,12 @@ def files_to_train_on(
         files = [replace(pair, weight=weight) for pair, weight in zip(files, weights, strict=True)]
     if own_valid is not None and not any(valid):
         return files, own_valid
-    src, tgt, tsv, text = valid
-    if not files[0].has_source:
-        if text is None:
-            raise BytenmtError("no validation text: give --valid-text (valid_text)")
-        return files, PairFiles(tgt=text)
-    if tsv is None and (src is None or tgt is None):
-        raise BytenmtError(
-            "no validation text: give --valid-src and --valid-tgt (valid_src, valid_tgt), or --valid-tsv"
-        )
-    return files, PairFiles(src, tgt) if tsv is None else PairFiles(tsv=tsv)
+    (src, tgt, tsv, text), given = valid, [path is not None for path in valid]
+    if not files[0].has_source and given != [False, False, False, True]:
+        raise BytenmtError("validation text: give --valid-text (valid_text) alone")
+    if files[0].has_source and given not in ([True, True, False, False], [False, False, True, False]):
+        raise BytenmtError("validation text: give either --valid-src and --valid-tgt, or --valid-tsv alone")
+    return files, PairFiles(src, tgt or text, tsv)
 
 
 def _training_files(texts: Sequence[Sequence[Path]]) -> list[PairFiles]:

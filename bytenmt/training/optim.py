@@ -28,9 +28,9 @@ def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimiz
     """Build the optimiser that train.optimizer names, for all parameters but n-gram tables, which RowAdam
     updates. Vectors and scalars have no weight decay.
 
-    nag is Nesterov's accelerated gradient (Gehring et al. 2017: momentum 0.99); adadelta has
-    rho 0.95 and epsilon 1e-6 (Bahdanau et al. 2015; its paper's lr is 1); sgd has no momentum (Luong et
-    al. 2015); muon: see Muon. A group's "share" is a factor of the rate that set_rate gives it, 1 if missing.
+    nag is Nesterov's accelerated gradient (Gehring et al. 2017: momentum 0.99); adadelta has rho 0.95 and
+    epsilon 1e-6 (Bahdanau et al. 2015; its paper's lr is 1); sgd has no momentum (Luong et al. 2015); muon:
+    see Muon. A group's "share" is a factor of the rate that set_rate gives it, 1 if missing.
     """
     every = dense_parameters(model)
     maps = hidden_matrices(model) if train.optimizer == "muon" else {}
@@ -97,11 +97,10 @@ def lr_factor(train: TrainConfig, progress: Progress) -> float:
     """Return the learning rate of the next update as a factor of train.lr, by train.schedule, after a linear
     warm-up.
 
-    cosine and linear fall to zero as the nearest of the run's limits (updates, epochs, minutes)
-    is used up; wsd (warm-up, stable, decay: Hu et al. 2024) falls linearly in the last train.decay_share;
-    inverse_sqrt falls as 1/sqrt(update) after the warm-up (Vaswani et al. 2017); plateau falls by
-    train.plateau_factor at each validation that is no better than the best (Gehring et al. 2017).
-    A plugin's schedule of the same name replaces one of these.
+    cosine and linear fall to zero as the nearest of the run's limits (updates, epochs, minutes) is used up;
+    wsd (warm-up, stable, decay: Hu et al. 2024) falls linearly in the last train.decay_share; inverse_sqrt
+    falls as 1/sqrt(update) after the warm-up (Vaswani et al. 2017); plateau falls by train.plateau_factor at
+    each validation that is no better than the best (Gehring et al. 2017). A plugin's of the same name wins.
     """
     update, warmup = progress.update + 1, max(1, train.warmup_updates)
     if update < warmup:

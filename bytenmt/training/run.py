@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from types import FrameType
@@ -28,6 +28,7 @@ from bytenmt.checkpoints.checkpoint import read_initial_weights, training_lock
 from bytenmt.checkpoints.metrics import MetricsLog, Record
 from bytenmt.checkpoints.weights import CONFIG, has_checkpoint, read_config
 from bytenmt.config.facts import Facts
+from bytenmt.config.fields import MAX_THREADS
 from bytenmt.config.schema import Config, architecture, config_toml, fingerprint
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.decoding.engine_selection import n_cores
@@ -36,7 +37,7 @@ from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.reporter import SILENT, Bar, Reporter
 from bytenmt.training.language_model import LanguageModelObjective
-from bytenmt.training.optim import fraction_done, lr_factor, stopped_early
+from bytenmt.training.optim import fraction_done, stopped_early
 from bytenmt.training.precision import precision_of
 from bytenmt.training.trainer import Objective, Trainer
 from bytenmt.training.translation import BatchShare, TranslationObjective
@@ -69,6 +70,9 @@ def train(
     """
     _check(config, files)
     leader_reporter = reporter if group.is_leader else SILENT
+    unread = [*config.data.augmentations, *["weight"] * any(text.weight != 1 for text in files)]
+    if unread and not config.model.source:
+        leader_reporter.warn(f"without effect on a language model: {', '.join(unread)}")
     with preserve_thread_count(), ExitStack() as stack:
         is_resumed = resume and group.broadcast(has_checkpoint(run))
         # 1) the configuration, with the precision of this machine, and the text
@@ -96,7 +100,8 @@ def train(
         # products takes 800 MB and saves no time. Other programs that the caller starts are as fast with it.
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
         if threads is not None or device.type == "cpu":
-            progress.threads = threads or min(progress.threads or torch.get_num_threads(), n_cores())
+            most = min(progress.threads or torch.get_num_threads(), n_cores(), MAX_THREADS)
+            progress.threads = threads or most
             torch.set_num_threads(progress.threads)
         # 3) the run folder, and the loop
         log = None
@@ -110,7 +115,7 @@ def train(
             log = MetricsLog(run, progress.update, watch)
         loop = TrainingLoop(run, trainer, facts, log, leader_reporter)
         if is_resumed and loop.has_ended():
-            leader_reporter.say(f"{run} is finished at update {progress.update}: raise its limits to go on")
+            leader_reporter.say(f"{_describe_end(run, trainer)}: raise its limits or --patience to go on")
             return 0
         if is_resumed:
             leader_reporter.say(f"resuming {run} at update {progress.update}")
@@ -251,7 +256,8 @@ class TrainingLoop:
         shares = self.objective.shares(progress.epoch, progress.batch)
         self.trainer.model.train()
         begun = fraction_done(settings, progress)
-        with _signals(self.group.size > 1) as received, self.reporter.bar(1.0, "", begun) as self.bar:
+        signals = _signals(self.group.size > 1, self.reporter)
+        with signals as received, self.reporter.bar(1.0, "", begun) as self.bar:
             end = signalled = False
             while not end:
                 signalled = self._update(shares, received)
@@ -271,8 +277,8 @@ class TrainingLoop:
 
     def has_ended(self) -> bool:
         """Return whether a limit is reached, or training stops early; see optim.stopped_early."""
-        stopped = stopped_early(self.settings, self.progress)
-        return fraction_done(self.settings, self.progress) >= 1 or bool(stopped)
+        place = self.settings, self.progress
+        return fraction_done(*place) >= 1 or bool(stopped_early(*place))
 
     def _update(self, shares: Iterator[BatchShare], received: list[int]) -> bool:
         """Do one update; return whether any process has received a signal, after which none is done."""
@@ -316,15 +322,10 @@ class TrainingLoop:
         self.meter = Meter()
 
     def _log(self, values: Mapping[str, Any]) -> None:
-        progress, settings = self.progress, self.settings
-        place = {
-            "update": progress.update,
-            "epoch": progress.epoch,
-            "seconds": round(progress.seconds, 3),
-            "lr": settings.lr * lr_factor(settings, progress),
-        }
+        progress, lr = self.progress, self.trainer.lr
         if self.log is not None:
-            self.log.write({**place, **values})
+            now = {"update": progress.update, "epoch": progress.epoch, "seconds": round(progress.seconds, 3)}
+            self.log.write({**now, "lr": lr, **values})
 
     def _validate(self) -> bool:
         """Score the validation text; return whether the weights are the best so far."""
@@ -363,11 +364,9 @@ class TrainingLoop:
 
 
 @contextmanager
-def _signals(patient: bool) -> Iterator[list[int]]:
-    """Collect SIGINT and SIGTERM, so that an update is never cut in half; a second one is not held.
-
-    patient: it is, because torchrun passes on what the terminal has sent already.
-    """
+def _signals(patient: bool, reporter: Reporter) -> Iterator[list[int]]:
+    """Collect SIGINT and SIGTERM, so that an update is never cut in half; a second one is not held, which the
+    first one says. patient: it is, because torchrun passes on what the terminal has sent already."""
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
         yield received
@@ -377,6 +376,9 @@ def _signals(patient: bool) -> Iterator[list[int]]:
         if received and not patient:
             raise KeyboardInterrupt(number)
         received.append(number)
+        with suppress(RuntimeError):  # where it interrupts the writing of another line
+            hint = "" if patient else "; another Ctrl-C stops at once and saves nothing"
+            reporter.say(f"stopping at the end of this update{hint}")
 
     before = {number: signal.signal(number, hold) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

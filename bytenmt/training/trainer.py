@@ -54,7 +54,7 @@ class Trainer:
 
         objective = TranslationObjective(config, corpus, valid)
         trainer = Trainer(config, torch.device("cpu"), objective=objective)
-        for share in objective.shares(epoch=0, batch=0):
+        for share in islice(objective.shares(epoch=0, batch=0), 100):
             nats, norm = trainer.learn([share])
         trainer.save(run, best=True, facts=objective.facts())
     """
@@ -80,7 +80,7 @@ class Trainer:
         tables = self.model.embedding.ngrams
         self.parameters = dense_parameters(self.model)  # all but the n-gram tables
         self.row_adam = RowAdam(tables, (train.adam_beta1, train.adam_beta2)) if tables else None
-        self.progress = Progress()
+        self.progress, self.lr = Progress(), 0.0  # lr: the rate of the last update
         self.optimizer = build_optimizer(self.model, train)
         self.average = MovingAverage(self.parameters, train.ema) if train.ema else None
         self.start_clock()
@@ -126,7 +126,8 @@ class Trainer:
         if target_bytes is None:
             target_bytes = sum(batch.counts[1] for batch in batches)
         factor = lr_factor(train, self.progress)
-        set_rate(self.optimizer, train.lr * factor)
+        self.lr = train.lr * factor
+        set_rate(self.optimizer, self.lr)
         torch.manual_seed(_draw_seed(train.seed, self.progress.update, self.group.rank))
         self.optimizer.zero_grad(set_to_none=True)
         if self.row_adam is not None:

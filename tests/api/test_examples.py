@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from heard import Heard
 from made_up_engine import make_run
 
 import bytenmt
@@ -48,9 +49,13 @@ def test_the_examples_run(place: Path, module: ModuleType, least: int) -> None:
 def test_a_training_in_another_thread_leaves_signals_alone(place: Path) -> None:
     """Signal handlers can only be set in the main thread."""
     Path("long").write_text("so many words " * 20)
-    texts = {"arch": "luong", "preset": "tiny", "text": "long", "valid_text": "long"}
+    texts = {"arch": "luong", "preset": "tiny", "text": "long", "valid_text": "long", "max_updates": 1}
+    useless, heard = {"weights": [2.0], "settings": ["data.noise=0.1"]}, Heard()
     with ThreadPoolExecutor() as threads:
-        run = threads.submit(bytenmt.train, "runs/new", **texts, max_updates=1, threads=1).result()
+        run = threads.submit(
+            bytenmt.train, "runs/new", **texts, **useless, threads=1, reporter=heard
+        ).result()
+    assert "bytenmt: warning: without effect on a language model: noise, weight" in heard.lines
     assert len(run.surprisal("ab").bits) == 2
 
 
@@ -71,6 +76,9 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: bytenmt.Run("nowhere"), "nowhere does not exist: give a run folder"),
     (lambda: bytenmt.Run("src").metrics(), "src has no metrics.jsonl"),
     (lambda: bytenmt.train("new", **TEXTS, no_such=1), "train.no_such"),
+    (lambda: bytenmt.train("new", **TEXTS, device="gpu"), "device is 'gpu': expected"),
+    (lambda: bytenmt.train("new", **TEXTS, threads=300), "threads is 300: expected"),
+    (lambda: bytenmt.Run("runs/mine").log_probabilities(["a"], ["b"], engin="x"), "engin is unknown"),
 ]
 
 

@@ -36,6 +36,11 @@ def test_on_the_validation_text_of_a_run(place: Path) -> None:
     assert found is not None and found.n_lines == 120 and found.length_ratio == 2.0
     assert found.source_bits is not None and found.length_variance == 0.0
     assert found.beam_bits_per_byte is not None
+    lines = zip(*((place / name).read_text().splitlines() for name in ("src", "tgt")), strict=True)
+    (place / "table").write_text("".join(f"{source}\t{target}\n" for source, target in lines))
+    facts = Facts(valid=PairFiles(tsv=place / "table"))
+    make_run(place / "tsv", settings=("data.empty_source=0.1",), facts=facts)
+    assert invoke("convert", place / "tsv", "-o", second).exit_code == 0 and flags_of(second) == found
     answer = invoke("convert", first, "-o", second)
     assert answer.exit_code == 0 and "flags" not in answer.stderr and flags_of(second) == found
     answer = invoke("convert", first, "-o", third, "--valid-src", place / "src", "--valid-tgt", place / "src")

@@ -33,7 +33,9 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     contents = read_run(path)[1]
     corpora = (PairFiles(Path("train.en"), Path("train.de")),)
     facts = msgspec.structs.replace(contents.facts, corpora=corpora, pairs=7, multi_sentence_share=0.25)
-    write_rounded(path, restore_weights(contents.arrays), contents.config, facts, "int8")
+    train = msgspec.structs.replace(contents.config.train, loss_terms={"of a plugin": 1.0})  # not loaded here
+    config = msgspec.structs.replace(contents.config, train=train)
+    write_rounded(path, restore_weights(contents.arrays), config, facts, "int8")
     return path
 
 
@@ -85,6 +87,7 @@ def test_training_ends_when_the_held_out_pairs_get_no_better(
     with pytest.raises(BytenmtError, match="get no better"):
         adapt(model, pairs, tmp_path / "new", names=["memory.tsv"])
     assert len(updates) == 3 * 6  # three validations, six updates apart
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.slow

@@ -10,10 +10,9 @@ The encoder reads x_1 … x_S into a fixed vector, the decoder unrolls it:
 where s_i = GRU(e(y_{i-1}), s_{i-1}); without a source s_0 = 0. Stacks of different depths
 stand top to top: layer l starts from the encoder's layer of its height, below the lowest from the lowest.
 
-Cho's decoder resets after the product, the context with the state (decoder_reset = "after",
-reset_context): g = tanh(W e(y_{i-1}) + r * (U s_{i-1} + C c)). Sutskever's layers are LSTMs
-(cell = "lstm"): s is then each layer's h, and its c starts from the encoder's last c, or with "every_step"
-from tanh(V' c) as h does.
+Cho's decoder resets after the product, the context with the state (decoder_reset = "after", reset_context):
+g = tanh(W e(y_{i-1}) + r * (U s_{i-1} + C c)). Sutskever's layers are LSTMs (cell = "lstm"): s is then each
+layer's h, and its c starts from the encoder's last c, or with "every_step" from tanh(V' c) as h does.
 init = "paper": N(0, 0.01^2), recurrent matrices orthogonal (Cho); of LSTMs all parameters, biases too,
 uniform in [-0.08, 0.08] (Sutskever).
 """

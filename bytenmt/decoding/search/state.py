@@ -171,8 +171,7 @@ class SearchState(NamedTuple):
         """Return n_slots free slots for outputs of at most `length` bytes and prefixes of `prefix` bytes.
 
         n_models: number of models whose logits are stored; 0 if an engine writes log_p itself.
-        n_rows: rows of a pass at most, if more than slots times beams. forced: texts to score instead of a
-        search.
+        n_rows: rows of a pass at most, if more than slots times beams. forced: texts to score, no search.
         """
         each = (n_slots, beam)
         n_rows = max(n_rows, n_slots * beam)
