@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from bytenmt.config.fields import option
 from bytenmt.data.sentences import languages_of_files
+from bytenmt.documents.unit import primary
 from bytenmt.serve.languages import Direction
 
 if TYPE_CHECKING:
@@ -41,11 +41,6 @@ def model_languages(corpora: Sequence[PairFiles]) -> Direction | None:
     targets = languages_of_files(corpus.tgt for corpus in corpora if corpus.tgt)
     is_known = len(sources) == len(targets) == 1 and sources != targets
     return Direction(*sources, *targets) if is_known else None
-
-
-def primary(code: str) -> str:
-    """Return the language of a code without region and script: "de" of de-AT and de_AT."""
-    return re.split("[-_]", code.lower())[0]
 
 
 def agreed_languages(

@@ -8,11 +8,12 @@ from typing import Any
 
 from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.files import check_output, standard_input, stream_of, writer
-from bytenmt.cli.languages import LanguageOptions, agreed_languages, primary
+from bytenmt.cli.languages import LanguageOptions, agreed_languages
 from bytenmt.cli.options import command, models, settings
 from bytenmt.config.fields import Bits, option
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.documents.formats import FORMATS
+from bytenmt.documents.unit import primary
 from bytenmt.errors import BytenmtError
 
 
@@ -86,7 +87,7 @@ def translate_file(
     corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
     languages = agreed_languages(how.languages, runs[0], corpora, CONSOLE.warn)
     if languages and not (how.overwrite and how.pair):
-        is_of_source = reading.format == "po" and not any(unit.target for unit in document.units)
+        is_of_source = how.pair and reading.format == "po" and not any(unit.target for unit in document.units)
         allowed = [primary(code) for code in (languages if is_of_source else [languages.target])]
         for code in [code for code in document.targets if code and primary(code) not in allowed]:
             raise BytenmtError(

@@ -51,9 +51,8 @@ def translate_file(
 ) -> None:
     """Translate a file into the new folder `out`, whose files have all rows in order; needs `connect`.
 
-    The folder appears when it is complete. form: parquet or jsonl. runs: the models; options:
-    keyword arguments of Translate, such as column, to and threads. actors: number of engines, None for all
-    CPUs (or GPUs) of the cluster. Raises BytenmtError.
+    The folder appears when it is complete. form: parquet or jsonl; runs: models; options: of Translate;
+    actors: number of engines, None for all CPUs (or GPUs) of the cluster. Raises BytenmtError.
     """
     part = out.with_name(f".{out.name}.part")
     shutil.rmtree(part, ignore_errors=True)
@@ -99,10 +98,11 @@ class TranslateObjects(Translate):
     """Translate a value of JSON objects, a line each, whose other values stay as they are."""
 
     def __call__(self, batch: Any) -> Any:
-        """Return an Arrow table of one column, LINE, of encoded objects; empty lines are left out. Raises
-        MsgspecError."""
+        """Return a table of LINE, encoded objects, without empty lines. Raises MsgspecError, SettingError."""
         lines = filter(bytes.strip, map(repair, batch.column(LINE).to_pylist()))
         rows = [msgspec.json.decode(line, type=dict[str, msgspec.Raw]) for line in lines]
+        if rows:
+            self._check_columns(sorted(set[str]().union(*rows)))
         values = [msgspec.json.decode(row.get(self.column, b"null"), type=str | None) for row in rows]
         texts = self.translate([None if value is None else value.encode() for value in values])
         done = [msgspec.json.encode({**row, self.to: text}) for row, text in zip(rows, texts, strict=True)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +44,7 @@ class Translate:
 
         if isinstance(batch, dict):
             raise SettingError('the batches are no Arrow tables: give map_batches batch_format="pyarrow"')
-        names = batch.schema.names
-        if self.column not in names or self.to in names:
-            raise SettingError(
-                f"the columns are {', '.join(names)}: expected a column {self.column}, and no {self.to} yet"
-            )
+        self._check_columns(batch.schema.names)
         values = batch.column(self.column)
         if pa.types.is_dictionary(values.type):
             values = values.cast(values.type.value_type)
@@ -57,6 +53,11 @@ class Translate:
         except pa.ArrowNotImplementedError:
             raise SettingError(f"the column {self.column} is of type {values.type}, not of texts") from None
         return batch.append_column(self.to, pa.array(self.translate(texts), pa.string()))
+
+    def _check_columns(self, names: Collection[str]) -> None:
+        if self.column not in names or self.to in names:
+            found = f"the columns are {', '.join(names)}"
+            raise SettingError(f"{found}: expected a column {self.column}, and no {self.to} yet")
 
     def translate(self, texts: Sequence[bytes | None]) -> list[str | None]:
         """Return the translation of each text, line by line; None for None. Invalid UTF-8 becomes U+FFFD."""

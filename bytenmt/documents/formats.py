@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
-from bytenmt.documents.unit import CodedText, Document, ReadOptions, to_markup
+from bytenmt.documents.unit import CodedText, Document, ReadOptions, primary, to_markup
 from bytenmt.errors import BytenmtError, DataError, missing_package
 
 UnitPair = tuple[CodedText, CodedText, str]  # source and translation of a unit, and its name
-
 
 # The reader, "module.function" of bytenmt.documents, and the suffixes of each format; see docs/documents.md.
 FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -89,6 +88,10 @@ def unit_pairs(path: Path, name: str, pair: tuple[str, str] | None) -> Iterator[
         with path.open("rb") as file, _as_data_error(path, name):
             yield from tmx.pairs(file, pair)
         return
-    for unit in read(path.read_bytes(), ReadOptions(name, pair, "1", "2"), path).units:
+    document = read(path.read_bytes(), ReadOptions(name, pair, "1", "2"), path)
+    for code in document.targets:
+        if code and pair is not None and primary(code) != primary(pair[1]):
+            raise DataError(f"{path} is for {code}, not for {pair[1]}: its translations are in it")
+    for unit in document.units:
         if unit.is_done and unit.target and not unit.is_doubted:
             yield unit.parts, unit.target, unit.name

@@ -1,7 +1,7 @@
 """HTML by lxml: units are the text and inline elements between blocks, and attributes that people read.
 
 What programs write (code, pre, script and so on) and what is marked translate="no" stays as it is. A text
-that is no whole page comes back without <html> and <body>.
+that is no whole page comes back without <html> and <body>, and a file with an XML declaration as XML.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from urllib.parse import unquote
 import lxml.html
 from lxml import etree
 
-from bytenmt.documents.inline_xml import Element, InlineContent, as_tag, local_name
+from bytenmt.documents import inline_xml
+from bytenmt.documents.inline_xml import LANG, Element, InlineContent, as_tag, local_name
 from bytenmt.documents.unit import (
     CodedText,
     Document,
@@ -26,6 +27,7 @@ from bytenmt.documents.unit import (
     merge_strings,
     text_writer,
 )
+from bytenmt.errors import DataError
 
 INLINE_NAMES = (
     "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd mark math q rp rt ruby s samp"
@@ -38,26 +40,37 @@ TEXT_ATTRIBUTES = ("alt", "title", "placeholder", "aria-label")
 DESCRIPTIONS = frozenset(("description", "og:title", "og:description"))  # of <meta>
 # An address with {{ a name }} in a template, where lxml escapes signs.
 TEMPLATE = re.compile(r'\b(?:href|src|action|name)="[^"]*(?:\{|%7B)[^"]*"')
-CHARSET = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([A-Za-z0-9._:-]+)", re.IGNORECASE)
-PAGE = re.compile(r"\s*(?:<!--.*?-->\s*)*(?:<!doctype|<html|<head|<body)", re.IGNORECASE | re.DOTALL)
+# A declaration of UTF-16 that can be read as ASCII is wrong.
+CHARSET = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*(?!utf-16)([A-Za-z0-9._:-]+)", re.IGNORECASE)
+# A whole page, and what a template has before it.
+PAGE = re.compile(
+    r"(?is)(?:\s|<!--.*?-->)*+((?:<([?%]).*?\2>|<!--.*?-->|[^<])*+)<(!doctype|html|head|body)\b"
+)
 SPACE = re.compile(r"[ \t\r\n\f]+")
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Read a page or fragment of HTML: units are runs of text and inline elements, and attributes."""
+    """Read a page or fragment of HTML: a unit for each run of text, and attribute. Raises DataError."""
+    is_xml = data[:9].removeprefix(b"\xef\xbb\xbf").startswith(b"<?xml")
     declared = CHARSET.search(data[:2048])
-    # A declaration of UTF-16 that can be read as ASCII is wrong.
-    is_known = declared is not None and not declared[1].lower().startswith(b"utf-16")
-    file = EditedText(data, declared[1].decode() if declared and is_known else None)
-    is_page = PAGE.match(file.text) is not None
+    file = EditedText(b"" if is_xml else data, declared[1].decode() if declared else None)
+    start = PAGE.match(file.text)
+    is_page = is_xml or start is not None
+    if start and start[1]:
+        raise DataError(f"{file.line(start.start(1))}: text or a template's code stands before the page")
     page = file.text if is_page else f"<html><body>{file.text}</body></html>"
-    root = lxml.html.document_fromstring(page, lxml.html.HTMLParser(default_doctype=False))
-    for name in [name for name in ("lang", "xml:lang") if name in root.attrib] or ["lang"]:
+    if is_xml:
+        root = inline_xml.parse(data, "html").getroot()
+    else:
+        root = lxml.html.document_fromstring(page, lxml.html.HTMLParser(default_doctype=False))
+    for name in [name for name in ("lang", "xml:lang", LANG) if name in root.attrib] or ["lang"]:
         if target := options.target_to_declare(root.get(name)):
             root.set(name, target)
     body = root.find("body")
 
     def dump() -> bytes:
+        if is_xml:
+            return inline_xml.dump(root.getroottree(), data)
         trees = [root.getroottree()] if is_page else body
         written = "" if is_page else escape(body.text or "", quote=False)
         written += "".join(etree.tostring(tree, encoding="unicode", method="html") for tree in trees)
@@ -73,8 +86,7 @@ def _is_marked(element: Element) -> bool:
 
 
 def _as_code(element: Element) -> Tag | None:
-    is_kept = _is_marked(element) or local_name(element) in KEPT
-    return as_tag(element) if is_kept else None
+    return as_tag(element) if _is_marked(element) or local_name(element) in KEPT else None
 
 
 def _is_inline(node: Element) -> bool:

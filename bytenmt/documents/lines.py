@@ -249,11 +249,7 @@ def pairs_with_words(parts: CodedText) -> set[int]:
     """Return the numbers (Code.pair) of the pairs of codes with a word between them; see has_words."""
     partners = _pair_partners(parts)
     openings = ((index, code) for index, code in enumerate(parts) if isinstance(code, Code) and code.opens)
-    return {
-        code.pair
-        for index, code in openings
-        if index in partners and has_words(parts[index : partners[index]])
-    }
+    return {code.pair for index, code in openings if has_words(parts[index : partners.get(index, index)])}
 
 
 def nest_pairs(source: CodedText, translation: CodedText) -> CodedText:

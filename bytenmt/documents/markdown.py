@@ -38,13 +38,13 @@ from bytenmt.sentinels import Code
 KEYS = r"(?i:<kbd>[^<\n]*</kbd>(?:\s?\+\s?<kbd>[^<\n]*</kbd>)*)"
 KEPT = re.compile(
     r"(?<!\w)(?:\$\$[^$]++\$\$|\$`[^`$]++`\$|\$(?![\s$])(?:[^$\\`]++|\\.)*+(?<!\s)\$(?![\d$]))"
-    rf"|\n?(?<![^\n]):{{3,}}.*\n?|\n{KEYS}(?:\n|\Z)|{KEYS}|\n(?=\s*\[?!\[.*[\])]\s*(?:\n|\Z))"
+    rf"|\n?(?<![^\n])(?::{{3,}}.*\n?|:[ ]+)|\n{KEYS}(?:\n|\Z)|{KEYS}|\n(?=\s*\[?!\[.*[\])]\s*(?:\n|\Z))"
     r"|\[\^[^\]\s]+\]|\[![A-Z]+\]\n?|(?is:<(code|samp|tt|var)\b.{0,999}?</\1>)"
 )
 LINE_END = re.compile(r"(\A\n|\n\Z)")  # of what KEPT matches
 # What stands before the text of an item or a note, and behind that of a heading.
 BEFORE, BEHIND = re.compile(r"\[[ xX]\]\s+|\[\^[^\]\s]+\]:\s*"), re.compile(r"\s*\{[^{}]*\}$")
-FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\n(.*?)^\1[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 TITLES = ("title", "subtitle", "linkTitle", "description", "summary")
 ADDRESS = re.compile(r"[^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*")  # which needs no <>
 SPECIAL = re.compile(r"(^\s*\d{0,9}(?=[-+#>=|.):])|(?=[\\`*_~\[\]<&$]))(.)", re.MULTILINE)
@@ -82,8 +82,8 @@ def read(data: bytes, _: ReadOptions) -> Document:
     file, titles = EditedText(data), list[Unit]()
     text, matter = file.text, FRONT_MATTER.match(file.text)
     if matter is not None:
-        with suppress(ValueError):  # no YAML, so that it stays
-            titles += edit_scalars(file, *matter.span(1), is_wanted=lambda path: path in TITLES)
+        with suppress(ValueError):  # no YAML, such as TOML, so that it stays
+            titles += edit_scalars(file, *matter.span(2), is_wanted=lambda path: path in TITLES)
         text = "\n" * matter[0].count("\n") + text[matter.end() :]
     return Document([*titles, *_Reader(file, text).units()], file.dump)
 
@@ -193,12 +193,10 @@ def _without_empty(parts: CodedText) -> CodedText:
     """Return parts without emphasis around nothing, whose marks would be read as text."""
     made = list[str | Code]()
     for part in parts:
-        if made and isinstance(part, Code) and part.pair >= 0 and part.text in EMPHASIS:
-            before = made[-1]
-            if isinstance(before, Code) and before.opens and before.pair == part.pair:
-                made.pop()
-                continue
-        made.append(part)
+        if isinstance(part, Code) and part.text in EMPHASIS and made[-1:] == [part._replace(opens=True)]:
+            made.pop()
+        else:
+            made.append(part)
     return merge_strings(made)
 
 

@@ -8,7 +8,7 @@ does one that takes other arguments than its source where the entry is a format 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import polib
@@ -69,29 +69,21 @@ def read(data: bytes, options: ReadOptions) -> Document:
     return Document(units, dump, [language])
 
 
-def format_style(flags: Iterable[str]) -> re.Pattern[str] | None:
-    """Return the pattern of conversions (%d) of the style that an entry's flags name (c-format), or None."""
-    return next((STYLES[flag] for flag in flags if flag in STYLES), None)
-
-
 def has_same_arguments(style: re.Pattern[str], source: str, translation: str) -> bool:
     """Return whether two format strings have the same conversions: those without a name in the same order.
 
-    style: the pattern of conversions, see format_style. `msgfmt -c` refuses other arguments.
+    style: the pattern of conversions (%d), one of STYLES. `msgfmt -c` refuses other arguments.
     """
-    return _arguments(style, source) == _arguments(style, translation)
-
-
-def _arguments(style: re.Pattern[str], text: str) -> tuple[set[str], list[str]]:
-    """Return the conversions in a text, those that name their argument and the others."""
-    matches = [match for match in style.finditer(text) if match[0] not in ("%%", "{{", "}}")]
-    return {match[0] for match in matches if match["name"]}, [
-        match[0] for match in matches if not match["name"]
-    ]
+    sides = list[tuple[set[str], list[str]]]()
+    for text in (source, translation):
+        found = [match for match in style.finditer(text) if match[0] not in ("%%", "{{", "}}")]
+        named = {match[0] for match in found if match["name"]}
+        sides.append((named, [match[0] for match in found if not match["name"]]))
+    return sides[0] == sides[1]
 
 
 def _units(entry: polib.POEntry, n_forms: int) -> Iterator[Unit]:
-    style = format_style(entry.flags)
+    style = next((STYLES[flag] for flag in entry.flags if flag in STYLES), None)
     is_doubted, is_written = entry.fuzzy, False
     has_forms = any(entry.msgstr_plural.values())
 
@@ -105,13 +97,10 @@ def _units(entry: polib.POEntry, n_forms: int) -> Iterator[Unit]:
             if not entry.fuzzy:
                 entry.previous_msgid = entry.previous_msgid_plural = entry.previous_msgctxt = None
 
-        def is_valid(translation: str) -> bool:
-            return style is None or has_same_arguments(style, source, translation)
-
-        target_parts = (target,) if target else ()
-        return Unit(
-            [source], write, f"line {entry.linenum}", name, target_parts, bool(target), is_doubted, is_valid
-        )
+        parts = (target,) if target else ()
+        made = Unit([source], write, f"line {entry.linenum}", name, parts, bool(target), is_doubted)
+        made.is_valid = lambda text: style is None or has_same_arguments(style, source, text)
+        return made
 
     context = Context(entry.msgctxt) if entry.msgctxt else ""
     if not entry.msgid_plural:

@@ -126,6 +126,8 @@ def read_ini(data: bytes, _: ReadOptions) -> Document:
 
 def read_apple(data: bytes, _: ReadOptions) -> Document:
     """Read Apple's .strings: a unit for the value of each "key" = "value"; entry. Raises DataError."""
+    if data.startswith((b"bplist", b"<?xml", b"<plist")):
+        raise DataError("a property list: convert it to JSON, such as by plutil -convert json")
     file = EditedText(data)
     units, position = list[Unit](), 0
     while entry := APPLE_ENTRY.match(file.text, position):

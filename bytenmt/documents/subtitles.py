@@ -57,7 +57,6 @@ def _cue_units(cue: Any, attribute: str, text: str, name: str) -> Iterator[Unit]
     """Yield the units of a cue: one, or one for each line if speakers take turns. attribute: of its text."""
     is_vtt = attribute == "text"
     has_turns = any(map(DASH.match, text.split("\n")))
-    n_lines = text.count("\n") + 1
     lines = text.split("\n") if has_turns else [text.replace("\n", " ")]
     for number, line in enumerate(lines):
         dash = DASH.match(line) if has_turns else None
@@ -67,10 +66,10 @@ def _cue_units(cue: Any, attribute: str, text: str, name: str) -> Iterator[Unit]
             source = tuple(unescape(part) if isinstance(part, str) else part for part in source)
 
         def write(parts: CodedText, _: bool, number: int = number, text_start: int = text_start) -> None:
-            text = "".join(_to_markup(part, is_vtt) for part in parts)
-            lines[number] = lines[number][:text_start] + text
-            made = "\n".join(lines if has_turns else break_lines(text, n_lines))
-            setattr(cue, attribute, made.replace("\0", " "))
+            made = "".join(_to_markup(part, is_vtt) for part in parts)
+            lines[number] = lines[number][:text_start] + made
+            broken = lines if has_turns else break_lines(made, text.count("\n") + 1)
+            setattr(cue, attribute, "\n".join(broken).replace("\0", " "))
 
         yield Unit(source, write, f"cue {name}", name)
 

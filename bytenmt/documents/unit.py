@@ -80,6 +80,11 @@ def to_markup(parts: Iterable[str | Code]) -> str:
     return "".join(part if isinstance(part, str) else part.text for part in parts)
 
 
+def primary(code: str) -> str:
+    """Return the language of a code without region and script: "de" of de-AT and de_AT."""
+    return re.split("[-_]", code.lower())[0]
+
+
 def text_writer(put: Callable[[str], object]) -> Callable[[CodedText, bool], None]:
     """Return a function for Unit.write that calls `put` with the translation as one string.
 

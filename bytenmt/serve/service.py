@@ -170,8 +170,7 @@ class Service:
         texts = ["".join(part for part in line if isinstance(part, str)) for line in lines]
         plan = await self.plan(body, texts, client)
         with self.queue.admitted(client, self.limits.count_characters(texts)):
-            (data,) = await self._translate_documents([file], [lines], plan, is_judged=True)
-            return data
+            return (await self._translate_documents([file], [lines], plan, is_judged=True))[0]
 
     async def _translate_documents(
         self, files: Sequence[DocumentSource], lines: Sequence[Any], plan: TranslationPlan, is_judged: bool
@@ -180,11 +179,9 @@ class Service:
         if plan.is_copy:
             return [file.data for file in files]
         results = await self._translate_lines(lines, plan, is_judged=is_judged)
-        translations = [
-            [LineTranslation(result.parts, result.best.flags or ()) for result in of_file]
-            for of_file in results
-        ]
-        translated: list[bytes] = await self.documents.run(plan.client, write, files, translations)
+        made = [[LineTranslation(one.parts, one.best.flags or ()) for one in of_file] for of_file in results]
+        files = [file._replace(pair=file.pair or (*plan.direction,)) for file in files]
+        translated: list[bytes] = await self.documents.run(plan.client, write, files, made)
         return translated
 
     async def _translate_lines(

@@ -118,6 +118,7 @@ def test_other_languages_than_the_models_are_told(tmp_path: Path) -> None:
         ("fr", "--overwrite", True),  # it would go on to say that it is French
         ("fr", "--overwrite --pair en-de", False),
         ("de_AT", "", False),
+        ("en", "", True),
         ("en", "--pair en-de", False),  # an untranslated copy of the source
     ],
 )

@@ -38,7 +38,8 @@ rows = ray.data.from_items([{"id": 0, "text": "eins"}, {"id": 1, "text": None}])
     num_cpus=0.75,
 )
 print(rows.take_all())
-for wrong in (["bad", "wrong"], ["in/0.parquet", "wrong", "--column", "id2"], ["text", "wrong"]):
+for wrong in (["bad", "wrong"], ["in/0.parquet", "wrong", "--column", "id2"], ["text", "wrong"],
+              ["in/sub", "wrong", "--column", "id2"], ["in/sub", "wrong", "--to-column", "text"]):
     try:
         call(*wrong)
     except SystemExit:

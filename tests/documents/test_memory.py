@@ -82,6 +82,11 @@ def test_a_memory_without_pairs_is_refused(tmp_path: Path) -> None:
     path.write_text("<tmx><body/></tmx>")
     with pytest.raises(DataError, match="no pair of texts en and de"):
         TranslationMemory.from_file(path, PAIR)
+    path = tmp_path / "a.po"
+    path.write_text(f'msgid ""\nmsgstr "Language: fr\\n"\n\n{FILES["a.po"]}', encoding="utf-8")
+    with pytest.raises(DataError, match="a.po is for fr, not for de"):
+        TranslationMemory.from_file(path, PAIR)
+    assert TranslationMemory.from_file(path).match(("one",)) == ("eins",)
 
 
 def with_memory(data: str, name: str, entries: TranslationMemory) -> tuple[str, TranslationReport]:

@@ -51,6 +51,13 @@ WORD = pack((SAMPLES / "word.docx.in").read_text())
         ("a.txt", b"one\ntw\xe4o\n", "line 2: 0xE4 is not valid UTF-8: convert the file, such as by iconv"),
         ("a.po", PO.replace("UTF-8", "K" * 5000), f"unknown encoding {'K' * 60}: convert"),
         ("a.html", b'<meta charset="ascii">\xe4', "line 1: 0xE4 is not valid ASCII"),
+        (
+            "a.html",
+            "\n{% load x %}<html><p>a</p>",
+            "line 2: text or a template's code stands before the page",
+        ),
+        ("a.html", "<?php if (1 < 2) ?>\n<!doctype html>a", "line 1: text or a template's code stands"),
+        ("a.strings", b"bplist00\xd1\xff", "a property list: convert it"),
     ],
 )
 def test_a_mistake_is_told_in_one_line_with_its_place(name: str, data: bytes | str, message: str) -> None:
@@ -170,6 +177,7 @@ def test_the_plural_form_of_one(forms: str, msgid: str, expected: list[str]) -> 
 # ---- the languages that a document declares: read, and set to what it is translated into
 
 POT = PO.replace('charset=UTF-8\\n"', 'charset=UTF-8\\n"\n"Language: \\n"')
+XML = "<?xml version='1.0' encoding='UTF-8'?>\n"
 BODY = "<body><trans-unit id='1'><source>text</source></trans-unit></body>"
 
 
@@ -184,6 +192,11 @@ BODY = "<body><trans-unit id='1'><source>text</source></trans-unit></body>"
         ("a.html", "<html>", '<html lang="de">'),
         ("a.html", '<html lang="de-AT">', '<html lang="de-AT">'),
         ("a.html", '<html lang="den">', '<html lang="de">'),
+        (
+            "a.xhtml",
+            f'{XML}<html xml:lang="en"><p>text<br/></p>',
+            f'{XML}<html xml:lang="de"><p>TEXT<br/></p>',
+        ),
         ("a.arb", '{"@@locale": "en", "a": "text"}', '{"@@locale": "de", "a": "TEXT"}'),
         ("a.arb", '{"@@locale": "de_AT", "a": "text"}', '{"@@locale": "de_AT", "a": "TEXT"}'),
         ("a.yaml", "en:\n  a: text\n", "de:\n  a: TEXT\n"),
@@ -191,7 +204,11 @@ BODY = "<body><trans-unit id='1'><source>text</source></trans-unit></body>"
     ],
 )
 def test_the_target_language_is_set(name: str, before: str, after: str) -> None:
-    parts = {"a.html": ("", "<p>text</p>"), "a.xlf": ('<xliff version="1.2">', f"{BODY}</file></xliff>")}
+    parts = {
+        "a.html": ("", "<p>text</p>"),
+        "a.xhtml": ("", "</html>"),
+        "a.xlf": ('<xliff version="1.2">', f"{BODY}</file></xliff>"),
+    }
     head, end = parts.get(name, ("", ""))
     text = translated(name, f"{head}{before}{end}")[0].decode()
     assert text.startswith(head + after) and "TEXT" in text

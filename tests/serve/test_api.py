@@ -170,6 +170,9 @@ def test_other_streams() -> None:
         assert refused.status_code == 400
 
 
+KOREAN = '<html lang="ko"><body><p>안녕하세요</p></body></html>'
+
+
 def test_files() -> None:
     po = b'msgid ""\nmsgstr ""\n\n#: a.c:1\nmsgid "%d dogs"\nmsgstr ""\n'
     rows = [
@@ -191,6 +194,8 @@ def test_files() -> None:
         assert asked.get(url.replace("/download_file/", "/download_file/x")).status_code == 404
         made = asked.get(upload("a.po", po).json()["translatedFileUrl"]).text
         assert 'msgstr "%d DOGS0"' in made
+        url = upload("a.html", KOREAN.encode(), source="auto", target="en").json()["translatedFileUrl"]
+        assert asked.get(url).text == KOREAN.replace('"ko"', '"en"').replace("</p>", "0</p>")
         for name in ("a.exe", "", "txt", "a.csv", "a.json"):
             refused = upload(name, b"caf\xe9")
             assert (refused.status_code, list(refused.json())) == (400, ["error"]), name
