@@ -38,10 +38,10 @@ rows = ray.data.from_items([{"id": 0, "text": "eins"}, {"id": 1, "text": None}])
     num_cpus=0.75,
 )
 print(rows.take_all())
-for wrong in (["bad", "wrong"], ["in/0.parquet", "wrong", "--column", "id2"], ["text", "wrong"],
-              ["in/sub", "wrong", "--column", "id2"], ["in/sub", "wrong", "--to-column", "text"]):
+for wrong in ("in/sub --column id2", "in/sub --to text", "bad", "in/0.parquet --column id2", "text"):
+    name, *more = wrong.split()
     try:
-        call(*wrong)
+        call(name, "wrong", *more)
     except SystemExit:
         pass
 """
@@ -109,6 +109,8 @@ def test_data_sets_on_ray(tmp_path: Path) -> None:
     assert objects[1:] == ['{"text":null,"translation":null}', ""]
     assert repr({"id": 0, "text": "eins", "translation": said["eins"]}) in done.stdout
     last = [line for line in done.stderr.splitlines() if line.startswith("bytenmt: /")][-3:]
+    assert "the columns are day, id, n, text: expected a column id2" in done.stderr
+    assert "expected a column text, and no text yet" in done.stderr
     assert "a.jsonl: " in last[0] and "malformed" in last[0], done.stderr
     assert "a.txt: expected .parquet, .pq, .jsonl" in last[2] and "translate --workers" in last[2]
     assert "the columns are id, text, z" in last[1] and done.stderr.count("Traceback") == 0
