@@ -24,7 +24,7 @@ from bytenmt.errors import BytenmtError
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.utf8 import EOS
 
-SOURCES = ["오후 3:40".encode(), b"ab"]
+SOURCES = ["오후 3:40".encode(), b"ab" * 60]  # one shorter and one longer than the windows of attention
 TEXTS = [b"Mr. \xc3\x96z, 3:40 p.m." + bytes([EOS]), b"a b" + bytes([EOS])]
 TOLERANCE = 0.002  # of a log-probability, relative above 1 nat; rounding gives 1e-5
 
