@@ -15,7 +15,6 @@ from bytenmt.errors import BytenmtError, DataError
 # A packed file has another suffix before that of the packing.
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 PACKED = (".gz", ".zst")
-SAMPLE = 1 << 20  # bytes of a file whose encoding is checked
 
 
 @dataclass(frozen=True)
@@ -70,9 +69,6 @@ def translate_dataset(
     if source in (out, *out.parents):
         raise BytenmtError(f"{out} is in the folder of the input: give another one")
     to_do = {path: _format_of(path) for path, folder in folders.items() if not folder.exists()}
-    for path, form in to_do.items():
-        if form != "parquet":
-            _check_encoding(path)
     run_names = [str(run.resolve()) for run in runs]
     keywords = {"column": columns.column, "to": columns.to, **vars(engine), **settings}
     if to_do:
@@ -95,11 +91,3 @@ def _format_of(path: Path) -> str:
             " translate-file --column, lines of text: translate --workers N"
         )
     return form
-
-
-def _check_encoding(path: Path) -> None:
-    """Raise DataError where a file does not begin with text in UTF-8."""
-    from bytenmt.data.text_file import TextFile, pieces_of
-
-    sample = next(pieces_of(path, SAMPLE), b"")
-    TextFile.from_bytes(sample[: sample.rfind(b"\n") + 1 or None], path).require_lines()
