@@ -34,10 +34,10 @@ def load_models(
     """
     settings = {name: value for name, value in options.items() if name in TABLE or name == "keep"}
     Settings.from_dict(settings, option_name)  # what contradicts each other shows here
-    runs = _by_direction(models)
+    runs = _by_direction(models, "MODEL")
     if options.get("reverse") and not any(Direction(to, source) in runs for source, to in runs):
         reporter.warn("--reverse has no effect: no model translates in an opposite direction")
-    glossaries = _by_direction(options.get("glossary", ()))
+    glossaries = _by_direction(options.get("glossary", ()), "--glossary")
     for direction in glossaries.keys() - runs.keys():
         raise BytenmtError(f"--glossary {direction}: no model translates in this direction")
     # Threads synchronise hundreds of times per decode step, so each needs a core of its own. One model at a
@@ -65,13 +65,13 @@ def load_models(
     return workers
 
 
-def _by_direction(values: Sequence[str]) -> dict[Direction, list[Path]]:
+def _by_direction(values: Sequence[str], option: str) -> dict[Direction, list[Path]]:
     """Split values PAIR=PATH. Raises BytenmtError."""
     paths: dict[Direction, list[Path]] = {}
     for value in values:
         pair, _, path = value.partition("=")
         if not path:
-            raise BytenmtError(f"{value}: expected a pair and a path, such as en-de=PATH")
+            raise BytenmtError(f"{option} {value}: expected a pair and a path, such as en-de=PATH")
         paths.setdefault(Direction.parse(pair), []).append(Path(path))
     return paths
 

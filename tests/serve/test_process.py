@@ -156,7 +156,7 @@ def test_what_cannot_be_served_is_one_line(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         rows: list[tuple[tuple[object, ...], str]] = [
             (("-m", f"korean={run}"), "not a language pair"),
-            (("-m", run), "expected a pair and a path"),
+            ((run,), f"MODEL {run}: expected a pair and a path"),
             (("-m", f"ko-en{run}="), "expected a pair and a path"),
             (("-m", pair, "--api-keys", empty), "contains no API key"),
             (("-m", pair, "--suggestions", empty / "none"), "Not a directory"),
