@@ -90,8 +90,8 @@ def unit_pairs(path: Path, name: str, pair: tuple[str, str] | None) -> Iterator[
         return
     document = read(path.read_bytes(), ReadOptions(name, pair, "1", "2"), path)
     for code in document.targets:
-        if code and pair is not None and primary(code) != primary(pair[1]):
-            raise DataError(f"{path} is for {code}, not for {pair[1]}: its translations are in it")
+        if len(primary(code)) in (2, 3) and pair is not None and primary(code) != primary(pair[1]):
+            raise DataError(f"{path} declares the target language {code}, not {pair[1]}")
     for unit in document.units:
         if unit.is_done and unit.target and not unit.is_doubted:
             yield unit.parts, unit.target, unit.name

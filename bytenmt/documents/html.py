@@ -44,14 +44,14 @@ TEMPLATE = re.compile(r'\b(?:href|src|action|name)="[^"]*(?:\{|%7B)[^"]*"')
 CHARSET = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*(?!utf-16)([A-Za-z0-9._:-]+)", re.IGNORECASE)
 # A whole page, and what a template has before it.
 PAGE = re.compile(
-    r"(?is)(?:\s|<!--.*?-->)*+((?:<([?%]).*?\2>|<!--.*?-->|[^<])*+)<(!doctype|html|head|body)\b"
+    r"(?is)(?:\s|<!--.*?-->)*+((?:<([?%]).*?\2>|<!--.*?-->|[^<])*+)<(!doctype|html|head|body)(?=[\s/>])"
 )
 SPACE = re.compile(r"[ \t\r\n\f]+")
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
     """Read a page or fragment of HTML: a unit for each run of text, and attribute. Raises DataError."""
-    is_xml = data[:9].removeprefix(b"\xef\xbb\xbf").startswith(b"<?xml")
+    is_xml = data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<?xml")
     declared = CHARSET.search(data[:2048])
     file = EditedText(b"" if is_xml else data, declared[1].decode() if declared else None)
     start = PAGE.match(file.text)

@@ -82,8 +82,10 @@ def read(data: bytes, _: ReadOptions) -> Document:
     file, titles = EditedText(data), list[Unit]()
     text, matter = file.text, FRONT_MATTER.match(file.text)
     if matter is not None:
-        with suppress(ValueError):  # no YAML, such as TOML, so that it stays
-            titles += edit_scalars(file, *matter.span(2), is_wanted=lambda path: path in TITLES)
+        with suppress(ValueError):  # no YAML
+            titles += edit_scalars(
+                file, *matter.span(2), is_wanted=lambda path: matter[1] == "---" and path in TITLES
+            )
         text = "\n" * matter[0].count("\n") + text[matter.end() :]
     return Document([*titles, *_Reader(file, text).units()], file.dump)
 

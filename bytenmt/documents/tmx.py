@@ -59,7 +59,7 @@ def _unit(element: Element, pair: tuple[str, str]) -> Unit | None:
         return None
     content = _content(segment)
     existing = () if target is None else merge_strings(_content(target).source)
-    properties = () if target is None else target_variant.iterchildren("{*}prop")
+    properties = () if target_variant is None else target_variant.iterchildren("{*}prop")
     notes = [note for note in properties if note.text == REVIEW]
 
     def write(translation: CodedText, is_doubtful: bool) -> None:

@@ -98,7 +98,7 @@ def adapt(
     random.Random(seed).shuffle(unique)
     n_held_out = min(MOST_HELD_OUT, math.ceil(HELD_OUT_SHARE * len(unique)))
     held_out, learned = unique[:n_held_out], unique[n_held_out:]
-    place = output if output.is_dir() else output.parent  # a failure leaves no empty folder
+    place = output if output.is_dir() else output.parent  # a failure leaves no empty `output`
     place.mkdir(parents=True, exist_ok=True)
     _, old = read_initial_weights(model, config.model)
     with preserve_thread_count(), tempfile.TemporaryDirectory(dir=place) as folder:

@@ -365,8 +365,8 @@ class TrainingLoop:
 
 @contextmanager
 def _signals(patient: bool, reporter: Reporter) -> Iterator[list[int]]:
-    """Collect SIGINT and SIGTERM, so that an update is never cut in half; a second one is not held, which the
-    first one says. patient: it is, because torchrun passes on what the terminal has sent already."""
+    """Collect SIGINT and SIGTERM, so that no update is cut in half; the second one raises KeyboardInterrupt,
+    but not if `patient`: torchrun passes on what the terminal has sent already."""
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
         yield received

@@ -84,9 +84,13 @@ def test_a_memory_without_pairs_is_refused(tmp_path: Path) -> None:
         TranslationMemory.from_file(path, PAIR)
     path = tmp_path / "a.po"
     path.write_text(f'msgid ""\nmsgstr "Language: fr\\n"\n\n{FILES["a.po"]}', encoding="utf-8")
-    with pytest.raises(DataError, match="a.po is for fr, not for de"):
+    with pytest.raises(DataError, match="a.po declares the target language fr, not de"):
         TranslationMemory.from_file(path, PAIR)
     assert TranslationMemory.from_file(path).match(("one",)) == ("eins",)
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("Language: fr", "Language: German"), encoding="utf-8"
+    )
+    assert TranslationMemory.from_file(path, PAIR).match(("one",)) == ("eins",)
 
 
 def with_memory(data: str, name: str, entries: TranslationMemory) -> tuple[str, TranslationReport]:
