@@ -27,8 +27,7 @@ class Workers:
     """
 
     def __init__(self, n: int, load: Callable[[], Translator]) -> None:
-        self._n = n
-        self._others = set(active_children())
+        self._n, self._others = n, set(active_children())
         os.environ["PYTHONSAFEPATH"] = "1"  # children import nothing from the folder that they begin in
         # Spawned: a process with threads must not fork.
         self._pool = ProcessPoolExecutor(n, get_context("spawn"), _initialize, (load,))
