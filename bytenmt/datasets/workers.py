@@ -27,7 +27,7 @@ class Workers:
     """
 
     def __init__(self, n: int, load: Callable[[], Translator]) -> None:
-        self._n, self._others = n, set(active_children())
+        self._n, self._other_children = n, set(active_children())
         os.environ["PYTHONSAFEPATH"] = "1"  # children import nothing from the folder that they begin in
         # Spawned: a process with threads must not fork.
         self._pool = ProcessPoolExecutor(n, get_context("spawn"), _initialize, (load,))
@@ -50,7 +50,7 @@ class Workers:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
-        for process in set(active_children()) - self._others if kind else ():
+        for process in set(active_children()) - self._other_children if kind else ():
             process.kill()  # what they translate is no longer wanted
         self._pool.shutdown(wait=kind is None, cancel_futures=True)
 

@@ -105,14 +105,13 @@ class LineBatch:
 
     def __init__(self, lines: Sequence[SourceLine], settings: Settings, first: int = 0) -> None:
         self._settings = settings
-        self._parts = list[list[tuple[Chunk, Request | None]]]()
+        self._parts, has_sentinels = list[list[tuple[Chunk, Request | None]]](), settings.keep is not None
         for number, line in enumerate(lines, first):
             chunks = split_line(line, settings.max_source_bytes, settings.keep, settings.languages)
-            # The first chunk with words has the prefix, which is not the mark of a list.
-            texts = [index for index, chunk in enumerate(chunks) if chunk.text]
-            words = [i for i in texts if has_translatable_text(chunks[i].source, settings.keep is not None)]
-            begin = (words or texts or [0])[0]
-            prefixes = [settings.prefix if index == begin else b"" for index in range(len(chunks))]
+            prefixes = [b""] * len(chunks)
+            if settings.prefix:  # the first chunk with words has it, which is not the mark of a list
+                has_words = [has_translatable_text(chunk.source, has_sentinels) for chunk in chunks]
+                prefixes[has_words.index(True) if any(has_words) else 0] = settings.prefix
             numbers = range(number, number + len(chunks) * CHUNK_NUMBER_STEP, CHUNK_NUMBER_STEP)
             self._parts.append(list(zip(chunks, map(self._request, chunks, numbers, prefixes), strict=True)))
         # Equal requests are one; in sampling they differ by their number.

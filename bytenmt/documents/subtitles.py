@@ -55,7 +55,7 @@ def read_vtt(data: bytes, _: ReadOptions) -> Document:
 
 def _cue_units(cue: Any, attribute: str, text: str, name: str) -> Iterator[Unit]:
     """Yield the units of a cue: one, or one for each line if speakers take turns. attribute: of its text."""
-    is_vtt = attribute == "text"
+    is_vtt = attribute == "text"  # as webvtt names it; srt says "content"
     has_turns = any(map(DASH.match, text.split("\n")))
     lines = text.split("\n") if has_turns else [text.replace("\n", " ")]
     for number, line in enumerate(lines):
