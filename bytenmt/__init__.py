@@ -6,8 +6,9 @@
 
 Translator asks a model, Run is a run folder or a weights file, train makes one: docs/python-api.md.
 
-What goes wrong in a user's hands is a BytenmtError; its children tell what it was: ConfigError, SettingError
-(a ConfigError of what was given to a Translator), DataError, CheckpointError, DeviceError.
+What goes wrong in a user's hands is a BytenmtError; its children tell what it was: ConfigError,
+SettingError (a ConfigError of what was given to a Translator), DataError, CheckpointError,
+DeviceError.
 """
 
 from importlib import import_module
@@ -27,7 +28,14 @@ if TYPE_CHECKING:
     from bytenmt.errors import SettingError as SettingError
 
 __version__ = "0.2.0.dev0"
-_ERRORS = ("BytenmtError", "CheckpointError", "ConfigError", "DataError", "DeviceError", "SettingError")
+_ERRORS = (
+    "BytenmtError",
+    "CheckpointError",
+    "ConfigError",
+    "DataError",
+    "DeviceError",
+    "SettingError",
+)
 _HOME = dict.fromkeys(_ERRORS, "bytenmt.errors")
 _HOME |= {"Hypothesis": "bytenmt.decoding.interface", "Translator": "bytenmt.decoding.translator"}
 _HOME |= dict.fromkeys(("Evaluation", "Run", "train"), "bytenmt.api.runs")

@@ -1,6 +1,8 @@
-"""Collective operations of the processes that torchrun starts, and how all of them end when one fails.
+"""Collective operations of the processes that torchrun starts, and how all of them end when one
+fails.
 
-Built on torch.distributed: gloo for tensors on the CPU, NCCL between GPUs. A single process needs neither.
+Built on torch.distributed: gloo for tensors on the CPU, NCCL between GPUs. A single process needs
+neither.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ T = TypeVar("T")
 
 # A process that does not answer for so long counts as lost; one that has ended is noticed at once.
 TIMEOUT = timedelta(minutes=30)
-# How much later than the leading process the others fail: torchrun then ends them before they report an
-# error that all of them meet, and names the process that exits first as the root cause.
+# How much later than the leading process the others fail: torchrun then ends them before they
+# report an error that all of them meet, and names the process that exits first as the root cause.
 EXIT_DELAY = timedelta(seconds=1)
 
 
@@ -39,8 +41,8 @@ LOST_PROCESS = (
 class Group:
     """The processes of a job as one of them sees them; with size 1 no method communicates.
 
-    all_reduce, broadcast, on_leader, gather_all and barrier must be called by all processes, in the same
-    order; they raise an error that process_group converts where another process has ended.
+    all_reduce, broadcast, on_leader, gather_all and barrier must be called by all processes, in the
+    same order; they raise an error that process_group converts where another process has ended.
     """
 
     rank: int = 0  # of this process, from 0
@@ -52,13 +54,14 @@ class Group:
         return self.rank == 0
 
     def all_reduce(self, tensor: Tensor) -> None:
-        """Replace a tensor in place by its sum over all processes; shape and dtype must be equal in all."""
+        """Replace a tensor in place by its sum over all processes; shape and dtype must be equal in
+        all."""
         if self.size > 1:
             dist.all_reduce(tensor)
 
     def broadcast(self, value: T) -> T:
-        """Return in all processes the value that the leader passed, which must be picklable; the values of
-        the other processes are ignored."""
+        """Return in all processes the value that the leader passed, which must be picklable; the
+        values of the other processes are ignored."""
         box = [value]
         if self.size > 1:
             dist.broadcast_object_list(box)
@@ -69,8 +72,8 @@ class Group:
         return self.broadcast([make()] if self.is_leader else [])[0]
 
     def gather_all(self, value: T) -> list[T]:
-        """Return in every process the values that all processes passed, in the order of their ranks; they
-        must be picklable."""
+        """Return in every process the values that all processes passed, in the order of their
+        ranks; they must be picklable."""
         values = [value] * self.size
         if self.size > 1:
             dist.all_gather_object(values, value)
@@ -85,10 +88,11 @@ SINGLE_PROCESS = Group()
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the PyTorch device of a name: "cpu", "cuda", or "auto" for a GPU if there is one, else the CPU.
+    """Return the PyTorch device of a name: "cpu", "cuda", or "auto" for a GPU if there is one, else
+    the CPU.
 
-    The GPU is number LOCAL_RANK of the machine: torchrun gives each process one of its own. Without this
-    variable it is the first one. Raises DeviceError where there is none.
+    The GPU is number LOCAL_RANK of the machine: torchrun gives each process one of its own. Without
+    this variable it is the first one. Raises DeviceError where there is none.
     """
     n_devices, local_rank = torch.cuda.device_count(), int(os.environ.get("LOCAL_RANK", 0))
     if name == "auto":
@@ -107,12 +111,12 @@ def pick_device(name: str) -> torch.device:
 
 @contextmanager
 def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterator[Group]:
-    """Join the job that torchrun's environment variables describe, and yield its Group; without them, or for
-    a job of one process, yield SINGLE_PROCESS.
+    """Join the job that torchrun's environment variables describe, and yield its Group; without
+    them, or for a job of one process, yield SINGLE_PROCESS.
 
-    device: where the tensors of all_reduce lie. All processes leave the context together. Where one leaves it
-    by an exception, the others leave it by BytenmtError at their next collective operation. Raises
-    BytenmtError where the processes do not find each other within `timeout`, too.
+    device: where the tensors of all_reduce lie. All processes leave the context together. Where one
+    leaves it by an exception, the others leave it by BytenmtError at their next collective
+    operation. Raises BytenmtError where the processes do not find each other within `timeout`, too.
     """
     place, n_processes = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
     group = Group(int(place), int(n_processes)) if place and n_processes else SINGLE_PROCESS
@@ -124,12 +128,15 @@ def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterato
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     try:
         store, rank, size = next(rendezvous("env://", timeout=timeout))
-        # torchrun keeps the store when it restarts a job, with the addresses of dead processes in it.
+        # torchrun keeps the store when it restarts a job, with the addresses of dead processes in
+        # it.
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         store = dist.PrefixStore(f"attempt {attempt}", store)  # type: ignore[attr-defined]
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
     except (RuntimeError, ValueError) as error:
-        raise BytenmtError(f"the processes of the job did not meet ({error}): start it again") from None
+        raise BytenmtError(
+            f"the processes of the job did not meet ({error}): start it again"
+        ) from None
     try:
         group.barrier()  # one that left at once would cut off another that is still connecting
         yield group
@@ -140,7 +147,9 @@ def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterato
         assert dist.group.WORLD is not None
         dist.group.WORLD.abort()  # destroying it could wait for the others
         dist.destroy_process_group()
-        if isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error)):
+        if isinstance(error, dist.DistError) or (
+            isinstance(error, RuntimeError) and "gloo" in str(error)
+        ):
             raise BytenmtError(LOST_PROCESS) from None
         raise
     dist.destroy_process_group()

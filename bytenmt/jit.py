@@ -1,7 +1,8 @@
 """Compile functions with Numba and keep the machine code on disk between runs.
 
-Every compiled function of the package uses the decorators of this module. Numba's own cache notices only
-changes of a function's own file; here it lies in a folder that is named by a digest of all kernel files.
+Every compiled function of the package uses the decorators of this module. Numba's own cache notices
+only changes of a function's own file; here it lies in a folder that is named by a digest of all
+kernel files.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys
 
 PACKAGE = Path(__file__).parent
-VARIABLE = "NUMBA_CACHE_DIR"  # of the environment, Numba's own: names the folder of all compiled code
+VARIABLE = (
+    "NUMBA_CACHE_DIR"  # of the environment, Numba's own: names the folder of all compiled code
+)
 VERSIONS = numba.__version__, llvmlite.__version__, np.__version__, EXTENSION_SUFFIXES[0]
 LEAVES = (
     "jit",
@@ -43,9 +46,9 @@ ENGINE_FILES = (  # of which the CPU engine's interpreter, a single function, is
     "program/instructions.py",
 )
 
-# Options for code without reference counting. Where functions pass records of many arrays for every row,
-# counting references would be most of their work. Such functions can allocate no arrays and return only
-# arrays that they were passed; their caller in Python keeps the arguments alive.
+# Options for code without reference counting. Where functions pass records of many arrays for every
+# row, counting references would be most of their work. Such functions can allocate no arrays and
+# return only arrays that they were passed; their caller in Python keeps the arguments alive.
 BORROWING: dict[str, Any] = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
 COUNTING: dict[str, Any] = {
     name: True for name in BORROWING
@@ -58,18 +61,21 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def njit(function: Function) -> Function:
-    """Decorator: compile a function with Numba, releasing the GIL, and cache the machine code on disk.
+    """Decorator: compile a function with Numba, releasing the GIL, and cache the machine code on
+    disk.
 
-    The cache notices changes of the files that kernel_files returns, so the function may use constants and
-    functions of those only.
+    The cache notices changes of the files that kernel_files returns, so the function may use
+    constants and functions of those only.
     """
     return _cached(numba.njit(nogil=True)(function), function)
 
 
 def njit_borrowing(function: Function) -> Function:
-    """Decorator like njit for functions that only Python calls, compiled without reference counting.
+    """Decorator like njit for functions that only Python calls, compiled without reference
+    counting.
 
-    They can allocate no arrays. No symbols for compiled callers are stored: loading takes half the time.
+    They can allocate no arrays. No symbols for compiled callers are stored: loading takes half the
+    time.
     """
     return _cached(numba.njit(nogil=True, **BORROWING)(function), function, AloneCache)
 
@@ -77,14 +83,16 @@ def njit_borrowing(function: Function) -> Function:
 def njit_any_order(function: Function) -> Function:
     """Decorator like njit that lets sums be reordered, so that they are computed in SIMD lanes.
 
-    The order depends on the machine. It is the same in every run there as long as no loop that sums also
-    writes to an array: the vectorisation of such a loop depends on the distance between its arrays.
+    The order depends on the machine. It is the same in every run there as long as no loop that sums
+    also writes to an array: the vectorisation of such a loop depends on the distance between its
+    arrays.
     """
     return _cached(numba.njit(nogil=True, fastmath={"reassoc", "contract"})(function), function)
 
 
 def compiled(function: Function) -> Function:
-    """Decorator: compile a function that only other compiled functions call. It must not allocate arrays.
+    """Decorator: compile a function that only other compiled functions call. It must not allocate
+    arrays.
 
     Entry points for Python and C, a third of all compilation, are left out. See BORROWING.
     """
@@ -92,15 +100,16 @@ def compiled(function: Function) -> Function:
 
 
 def allocating(function: Function) -> Function:
-    """Decorator like `compiled`, but with reference counting, for a function that allocates arrays or
-    receives arrays that compiled code has allocated."""
+    """Decorator like `compiled`, but with reference counting, for a function that allocates arrays
+    or receives arrays that compiled code has allocated."""
     return cast(Function, numba.njit(**INNER, **COUNTING)(function))
 
 
 def inlined(function: Function) -> Function:
     """Decorator like `compiled` that also inlines the function into its callers.
 
-    A call passes every field of every record argument; for work on one row that takes longer than the work.
+    A call passes every field of every record argument; for work on one row that takes longer than
+    the work.
     """
     return cast(Function, numba.njit(forceinline=True, **INNER, **BORROWING)(function))
 
@@ -112,9 +121,11 @@ def inlined_allocating(function: Function) -> Function:
 
 @contextmanager
 def linked_only() -> Iterator[None]:
-    """Context manager: compile faster, without machine code of functions that only compiled code calls.
+    """Context manager: compile faster, without machine code of functions that only compiled code
+    calls.
 
-    They are linked into their callers, and Numba would emit them once more for nobody: a third of all work.
+    They are linked into their callers, and Numba would emit them once more for nobody: a third of
+    all work.
     """
     library_class: Any = JITCodeLibrary
     codegen_class: Any = JITCPUCodegen
@@ -122,7 +133,9 @@ def linked_only() -> Iterator[None]:
     finalize, set_env = library_class._finalize_final_module, codegen_class.set_env
 
     def emit_entry_points(library: Any) -> None:
-        defined = (function for function in library._final_module.functions if not function.is_declaration)
+        defined = (
+            function for function in library._final_module.functions if not function.is_declaration
+        )
         is_from_disk = getattr(library, "_compiled_object", None) is not None
         if is_from_disk or any("cpython" in function.name for function in defined):
             finalize(library)
@@ -133,7 +146,10 @@ def linked_only() -> Iterator[None]:
             set_env(codegen, name, env)
 
     rtsys.initialize(context)  # Numba's own functions, which are called by address
-    library_class._finalize_final_module, codegen_class.set_env = emit_entry_points, set_env_of_emitted
+    library_class._finalize_final_module, codegen_class.set_env = (
+        emit_entry_points,
+        set_env_of_emitted,
+    )
     try:
         yield
     finally:
@@ -142,10 +158,11 @@ def linked_only() -> Iterator[None]:
 
 @cache
 def cache_folder(file: Path) -> Path | None:
-    """Return the folder on disk for the machine code of a Python file; None if no place can be written.
+    """Return the folder on disk for the machine code of a Python file; None if no place can be
+    written.
 
-    The places are $NUMBA_CACHE_DIR, else the package's own folder, and the user's cache folder. A folder may
-    be read-only if its machine code is there.
+    The places are $NUMBA_CACHE_DIR, else the package's own folder, and the user's cache folder. A
+    folder may be read-only if its machine code is there.
     """
     named, user = os.environ.get(VARIABLE), os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     first = Path(named) if named else PACKAGE / "__pycache__"
@@ -160,8 +177,8 @@ def cache_folder(file: Path) -> Path | None:
 
 
 def digest(file: Path) -> str:
-    """Return a hash (20 hex digits) of all files that the machine code of a Python file may depend on, and of
-    the versions of Python, NumPy, Numba and LLVM. Raises OSError."""
+    """Return a hash (20 hex digits) of all files that the machine code of a Python file may depend
+    on, and of the versions of Python, NumPy, Numba and LLVM. Raises OSError."""
     whole = sha256(repr(VERSIONS).encode())
     for source in kernel_files(file):
         whole.update(f"\0{source.name}\0".encode() + source.read_bytes())
@@ -169,8 +186,8 @@ def digest(file: Path) -> str:
 
 
 def kernel_files(file: Path) -> list[Path]:
-    """Return the files, sorted, that compiled functions of a Python file may use: a change of any of them
-    invalidates their machine code."""
+    """Return the files, sorted, that compiled functions of a Python file may use: a change of any
+    of them invalidates their machine code."""
     if PACKAGE / "decoding" in file.parents:
         near = [path for pattern in ENGINE_FILES for path in PACKAGE.glob(pattern)]
     else:
@@ -189,7 +206,8 @@ class Locator(_CacheLocator):
         return str(self._folder)
 
     def get_source_stamp(self) -> str:
-        """Return the version of the source file: always "", since the folder's name contains its digest."""
+        """Return the version of the source file: always "", since the folder's name contains its
+        digest."""
         return ""  # the folder's name stands for the sources
 
     def get_disambiguator(self) -> str:
@@ -198,7 +216,8 @@ class Locator(_CacheLocator):
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], file: str) -> Locator | None:
-        """Return the locator of a function defined in `file`; None if its machine code cannot be stored."""
+        """Return the locator of a function defined in `file`; None if its machine code cannot be
+        stored."""
         folder = cache_folder(Path(file))
         return None if folder is None else cls(function, folder)
 
@@ -210,13 +229,15 @@ class KernelCache(FunctionCache):
         _locator_classes = [Locator]  # noqa: RUF012
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Store the machine code `data` for arguments of the types `sig`, if the folder can be written."""
+        """Store the machine code `data` for arguments of the types `sig`, if the folder can be
+        written."""
         with suppress(OSError):  # a full disk, or a folder of others
             super().save_overload(sig, data)  # type: ignore[no-untyped-call]
 
 
 class AloneCache(KernelCache):
-    """The disk cache of a function that only Python calls; it stores no symbols for compiled callers."""
+    """The disk cache of a function that only Python calls; it stores no symbols for compiled
+    callers."""
 
     class _impl_class(KernelCache._impl_class):
         def reduce(self, data: Any) -> Any:
@@ -232,7 +253,8 @@ class AloneCache(KernelCache):
 
 
 def is_stored(dispatcher: Any) -> bool:
-    """Return whether machine code of a decorated function is on disk for this machine's instructions."""
+    """Return whether machine code of a decorated function is on disk for this machine's
+    instructions."""
     here = cpu_target.target_context.codegen().magic_tuple()
     index: Any = getattr(dispatcher._cache, "_cache_file", None)  # None where nothing can be stored
     return index is not None and any(key[1] == here for key in index._load_index())

@@ -1,7 +1,7 @@
 """Hash the last n bytes of a text, for n-gram embeddings.
 
-The *word* of a text is its last eight bytes as one integer, the newest byte lowest. A text begins as
-eight BOS bytes. With all arithmetic modulo 2 ** 64,
+The *word* of a text is its last eight bytes as one integer, the newest byte lowest. A text begins
+as eight BOS bytes. With all arithmetic modulo 2 ** 64,
 
     key = the lowest n bytes of the word
     h = (key ^ (n * PER_ORDER)) * SPREAD;  h = (h ^ (h >> 32)) * MIX
@@ -9,10 +9,10 @@ eight BOS bytes. With all arithmetic modulo 2 ** 64,
 and a table of 2 ** k rows takes the k highest bits of h. hash_ngram has this for compiled code,
 layers/ngram_tables.py for tensors.
 
-The *prefix hash* of a text is a hash of the bytes since the last byte that is part of no word: an ASCII
-letter or digit is, and so is every byte of a longer character (0x80 to 0xF4). With a byte b of a word, A to Z
-taken as a to z, it becomes prefix * PER_BYTE + b + 1, with any other byte 0. A table of words hashes it as
-the key of an n-gram of WORD_ORDER bytes.
+The *prefix hash* of a text is a hash of the bytes since the last byte that is part of no word: an
+ASCII letter or digit is, and so is every byte of a longer character (0x80 to 0xF4). With a byte b
+of a word, A to Z taken as a to z, it becomes prefix * PER_BYTE + b + 1, with any other byte 0. A
+table of words hashes it as the key of an n-gram of WORD_ORDER bytes.
 """
 
 from __future__ import annotations
@@ -37,13 +37,22 @@ _PER_ORDER, _SPREAD, _MIX = np.uint64(PER_ORDER), np.uint64(SPREAD), np.uint64(M
 # Bits that tell the ASCII capitals A to Z among the eight bytes of a word, see fold_case.
 _SEVEN, _HIGH = np.uint64(0x7F7F7F7F7F7F7F7F), np.uint64(0x8080808080808080)
 _CASE, _A, _Z, _ZERO, _NINE = (np.uint64(ord(letter)) for letter in " az09")
-_LEAST_LONG, _LAST_OF_WORD, _PER_BYTE = np.uint64(0x80), np.uint64(LAST_OF_WORD), np.uint64(PER_BYTE)
-_FROM_A, _BEYOND_Z, _TWO = np.uint64(0x3F3F3F3F3F3F3F3F), np.uint64(0x2525252525252525), np.uint64(2)
+_LEAST_LONG, _LAST_OF_WORD, _PER_BYTE = (
+    np.uint64(0x80),
+    np.uint64(LAST_OF_WORD),
+    np.uint64(PER_BYTE),
+)
+_FROM_A, _BEYOND_Z, _TWO = (
+    np.uint64(0x3F3F3F3F3F3F3F3F),
+    np.uint64(0x2525252525252525),
+    np.uint64(2),
+)
 
 
 @njit
 def mix(key: Any, n: Any) -> Any:
-    """Return the hash of a key, uint64, of the order n: an n-gram, or with WORD_ORDER a prefix hash."""
+    """Return the hash of a key, uint64, of the order n: an n-gram, or with WORD_ORDER a prefix
+    hash."""
     h = (key ^ (np.uint64(n) * _PER_ORDER)) * _SPREAD
     return (h ^ (h >> _HALF)) * _MIX
 
@@ -61,8 +70,8 @@ def hash_ngram(word: Any, n: Any) -> Any:
 def fold_case(word: Any) -> Any:
     """Return eight bytes, packed into a uint64, with the ASCII capitals among them in lower case.
 
-    A byte b below 128 is a capital where b + 63 has its highest bit set (b >= 65) and b + 37 has not
-    (b <= 90); the bit, moved to the place of 32, turns it into the small letter.
+    A byte b below 128 is a capital where b + 63 has its highest bit set (b >= 65) and b + 37 has
+    not (b <= 90); the bit, moved to the place of 32, turns it into the small letter.
     """
     low = word & _SEVEN
     capital = (low + _FROM_A) & ~(low + _BEYOND_Z) & ~word & _HIGH
@@ -71,8 +80,8 @@ def fold_case(word: Any) -> Any:
 
 @njit
 def letter_value(byte: Any) -> Any:
-    """Return what a byte, as uint64, adds to the prefix hash of its word: byte + 1 with A to Z in lower case,
-    or 0 if it is not part of a word, as white space and punctuation."""
+    """Return what a byte, as uint64, adds to the prefix hash of its word: byte + 1 with A to Z in
+    lower case, or 0 if it is not part of a word, as white space and punctuation."""
     lower = byte | _CASE
     if _A <= lower <= _Z:
         return lower + np.uint64(1)

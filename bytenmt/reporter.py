@@ -8,7 +8,8 @@ from typing import Any
 
 
 class Bar:
-    """The progress of one operation, which Reporter.bar yields. shown: a bar of tqdm; None shows nothing."""
+    """The progress of one operation, which Reporter.bar yields. shown: a bar of tqdm; None shows
+    nothing."""
 
     def __init__(self, shown: Any = None) -> None:
         self._shown = shown
@@ -39,8 +40,8 @@ class Reporter:
     def bar(self, total: float, unit: str, begun: float = 0, what: str = "") -> Iterator[Bar]:
         """Show the progress of an operation while the context is open.
 
-        total: the amount of work in units. begun: the amount that is done already. unit: "B", " lines", or ""
-        for a share of 1. what: the name of the operation.
+        total: the amount of work in units. begun: the amount that is done already. unit: "B", "
+        lines", or "" for a share of 1. what: the name of the operation.
         """
         yield Bar()
 

@@ -1,13 +1,15 @@
 """Spans that a translation keeps, and the sentinels that stand for them.
 
-A sentinel is a byte that UTF-8 never uses, 0xF5 to 0xFC. Each kept span of a source becomes one of them, and
-the model, which has learned to carry them, writes it where the span belongs. (T5 calls such symbols
+A sentinel is a byte that UTF-8 never uses, 0xF5 to 0xFC. Each kept span of a source becomes one of
+them, and the model, which has learned to carry them, writes it where the span belongs. (T5 calls
+such symbols
 sentinels: Raffel et al. 2020, section 3.1.4.)
 
-Kept spans are what the patterns below find, what a user's patterns find, terms of a glossary, and the inline
-codes of documents. Of overlapping matches the longest is kept, then the earliest. Spans with nothing between
-them share a sentinel. As Python text, sentinel k is the lone surrogate that stands for its byte, so that
-`text.encode("utf-8", "surrogateescape")` gives the byte: see to_bytes and to_text.
+Kept spans are what the patterns below find, what a user's patterns find, terms of a glossary, and
+the inline codes of documents. Of overlapping matches the longest is kept, then the earliest. Spans
+with nothing between them share a sentinel. As Python text, sentinel k is the lone surrogate that
+stands for its byte, so that `text.encode("utf-8", "surrogateescape")` gives the byte: see to_bytes
+and to_text.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ _VALUE = r"""(?:"[^"<]*+"|'[^'<]*+'|[^\s"'<>=`]++)"""
 _ATTRIBUTES = rf"(?:\s++[A-Za-z_:@][\w:.-]*+(?:\s*+=\s*+{_VALUE})?+)*+"
 _DOMAIN = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.)+"
 _ENDS = r"(?:com|org|net|edu|gov|info|io|dev|de|at|ch|eu|uk|fr|kr|jp)"
-_PATH = r"[\w.~:/?#@!$&'()*+,;=%\[\]-]*[\w/~#$&*+=%@-]"  # punctuation at the end is not part of an address
+# punctuation at the end is not part of an address
+_PATH = r"[\w.~:/?#@!$&'()*+,;=%\[\]-]*[\w/~#$&*+=%@-]"
 _FILE_TYPES = (
     r"(?:js|mjs|jsx|ts|tsx|py|md|rst|txt|json|xml|html?|css|scss|c|h|cpp|hpp|cc|cs|java|rb|go|rs|php|pl|sh|bat|ps1"
     r"|exe|dll|so|zip|gz|bz2|xz|tar|tgz|jpe?g|png|gif|svg|ico|webp|pdf|docx?|odt|ods|odp|xlsx?|pptx?|csv|tsv|toml"
@@ -42,7 +45,9 @@ _FILE_TYPE = rf"\.{_FILE_TYPES}(?![\w-])(?!\.\w)"
 _BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\}"
 _FLAGS_AND_WIDTH = r"[-#0+',]*+(?:\d++|\*)?+(?:\.(?:\d++|\*))?+(?:hh|h|ll|l|q|j|z|t|L)?"
 _CONVERSION = rf"(?<!\d)%(?:\([^()\s]{{1,60}}\))?+(?:\d++\$)?+{_FLAGS_AND_WIDTH}[A-Za-z@]"
-_MODIFIER = r"(?:Ctrl|Control|Alt|AltGr|Shift|Cmd|Command|Meta|Super|Win|Option|Strg|Umschalt|⌘|⌥|⇧)"
+_MODIFIER = (
+    r"(?:Ctrl|Control|Alt|AltGr|Shift|Cmd|Command|Meta|Super|Win|Option|Strg|Umschalt|⌘|⌥|⇧)"
+)
 _KEY = (
     r"(?:F\d{1,2}|Enter|Return|Tab|Esc(?:ape)?|Del(?:ete)?|Space|Home|End|Page ?(?:Up|Down)|PgUp|PgDn"
     r"|Up|Down|Left|Right|Backspace|Insert|Ins|Plus|Minus|Click|[A-Z0-9](?![A-Za-z0-9])|[+\-,./\\])"
@@ -51,10 +56,10 @@ _KEY = (
 _SIGNS = "\u2190-\u2bff\u3010\u3011\ufe0f\u200d\U0001f000-\U0001faff©®™€£¥₩₹"
 _KEYS = rf"(?:{_MODIFIER} ?[+-] ?){{1,30}}+{_KEY}"
 
-# The patterns of each class. docs/constraints.md has a row, tests/test_sentinels.py texts; _TRIGGER matches
-# in every text in which one of them does. Every change, also a new class, counts PATTERNS_VERSION up. Trained
-# models work with it, since they see no more of a span than its sentinel; but `--keep` keeps all classes by
-# default, so that their translations change.
+# The patterns of each class. docs/constraints.md has a row, tests/test_sentinels.py texts; _TRIGGER
+# matches in every text in which one of them does. Every change, also a new class, counts
+# PATTERNS_VERSION up. Trained models work with it, since they see no more of a span than its
+# sentinel; but `--keep` keeps all classes by default, so that their translations change.
 PATTERNS: dict[str, tuple[str, ...]] = {
     "tags": (
         rf"</?{_NAME}{_ATTRIBUTES}\s*+/?>",  # <b>, <a href="…">, <x id="1"/>, </b>
@@ -62,12 +67,14 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         r"<!--[^<>]*+-->|<%[^<>%]*+%>",
     ),
     "placeholders": (
-        r"\{\{\{?[^{}]*+\}\}\}?|[$#%@]?\{[^{}]{0,80}+\}",  # {{name}}, {name}, {0}, { $count }, ${name}
+        # {{name}}, {name}, {0}, { $count }, ${name}
+        r"\{\{\{?[^{}]*+\}\}\}?|[$#%@]?\{[^{}]{0,80}+\}",
         # ICU messages; Vue's $t(…), $(name), $name, $NAME$
         rf"\{{\s*+[\w$]++\s*+,\s*+(?:plural|select|selectordinal)\s*+,(?:[^{{}}]|{_BRACES})*+\}}",
         rf"\$t\((?:[^(){{}}]|{_BRACES})*+\)|\$\(\w++\)|\$[A-Za-z_]\w*+|(?:\$[A-Za-z0-9_@]++)++\$",
         rf"{_CONVERSION}(?:[:/.-]{_CONVERSION})*+",  # %s, %1$s, %(name)d, %-5.2f; %H:%M, %Y-%m-%d
-        # %1 and %L1 of Qt, %name%, %PRODUCTNAME; [[name]], [name], [0], [X7X]; *|NAME|*, ##name##, __name__
+        # %1 and %L1 of Qt, %name%, %PRODUCTNAME; [[name]], [name], [0], [X7X]; *|NAME|*, ##name##,
+        # __name__
         r"(?<!\d)%L?\d{1,2}(?!\d)|%%|%[A-Za-z_]{2,40}%|(?<!\d)%[A-Z][A-Z_]+",
         r"\[\[[\w .-]{1,40}\]\]|\[[a-z][a-z0-9_.-]*+\]|\[\d{1,3}\]|\[[A-Z]\d++[A-Z]\]",
         r"\*\|\w++\|\*|##\w++##|__(?!_)\w+?__|(?<!\w)~\w++~(?!\w)",
@@ -83,15 +90,19 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     ),
     "emails": (rf"(?:mailto:)?(?<![\w.+-])\w[\w.+-]*+@{_DOMAIN}[A-Za-z]{{2,}}",),
     "paths": (
-        r"(?<![\w/.<])(?:~|\.{1,2})?/[\w.+@-]*[\w@+-](?:/[\w.+@-]*[\w@+-])*+/?",  # /etc/hosts, ~/.config, ./a
-        r"(?<!\w)[A-Za-z]:\\(?:[\w.\\+@-]*[\w\\])?|(?<!\w)\\\\[\w.\\+@$-]++",  # C:\Windows, \\server\share
+        # /etc/hosts, ~/.config, ./a
+        r"(?<![\w/.<])(?:~|\.{1,2})?/[\w.+@-]*[\w@+-](?:/[\w.+@-]*[\w@+-])*+/?",
+        # C:\Windows, \\server\share
+        r"(?<!\w)[A-Za-z]:\\(?:[\w.\\+@-]*[\w\\])?|(?<!\w)\\\\[\w.\\+@$-]++",
         # README.md, src/main.c; what follows - or @ in a word is tried for a limited length only
         rf"(?<![\w/.+@-])(?:[\w.+@-]++/)*[\w+@-]+(?:\.[\w+-]+)*{_FILE_TYPE}|(?<=[\w/.][+@-])"
         rf"(?:[\w.+@-]{{1,255}}+/){{0,16}}[\w+@-]{{1,255}}(?:\.[\w+-]{{1,255}}){{0,16}}{_FILE_TYPE}",
-        r"(?<![\w.])\.[a-z][\w-]{2,}(?:\.[\w-]+)*(?![\w-])|(?<![\w.])\*\.[a-z0-9]{1,5}(?!\w)",  # .rc, *.txt
+        # .rc, *.txt
+        r"(?<![\w.])\.[a-z][\w-]{2,}(?:\.[\w-]+)*(?![\w-])|(?<![\w.])\*\.[a-z0-9]{1,5}(?!\w)",
     ),
     "options": (
-        r"(?<![^\s(\"'‘’“”„«»\[|/,<=:])--?[A-Za-z][\w-]*+"  # --help, -o FILE, --size <n>, --colour=never
+        # --help, -o FILE, --size <n>, --colour=never
+        r"(?<![^\s(\"'‘’“”„«»\[|/,<=:])--?[A-Za-z][\w-]*+"
         r"(?:[ =](?:[A-Z][A-Z_-]*[A-Z](?![\w-])|<[\w-]{1,30}>)|=[\w./:-]*\w)?",
     ),
     "keys": (
@@ -101,7 +112,8 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "codes": (
         # A1, MP3, H264
         r"(?<![\w.])(?:[A-Z](?=[A-Z0-9]*\d)|\d+[A-Z][A-Z0-9])[A-Z0-9]*+(?:-[A-Z0-9]+)*(?!\w)",
-        r"(?<!\w)0x[0-9A-Fa-f]++(?!\w)|(?<!\w)(?=[0-9a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,64}(?!\w)",  # hexadecimal
+        # hexadecimal
+        r"(?<!\w)0x[0-9A-Fa-f]++(?!\w)|(?<!\w)(?=[0-9a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,64}(?!\w)",
         r"(?<!\w)[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?!\w)",  # UUID
         r"(?<![\w.])v?\d++(?:\.\d++){2,}(?:[-+.]?[A-Za-z0-9]++)*+",  # versions, IPv4 addresses
         r"(?<![\w.])[A-Za-z0-9]++(?:_[A-Za-z0-9]++)++(?:\(\))?+(?!\w)",  # snake_case
@@ -125,15 +137,32 @@ _TRIGGER = re.compile(
 _TAG_NAME = re.compile(r"<(/?)([A-Za-z0-9][^\s/>]*+)?[^<>]*?(/?)>")
 # Elements of HTML without an end tag.
 _VOID = frozenset(
-    ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
+    (
+        "area",
+        "base",
+        "br",
+        "col",
+        "embed",
+        "hr",
+        "img",
+        "input",
+        "link",
+        "meta",
+        "source",
+        "track",
+        "wbr",
+    )
 )
 
 
 class Code(NamedTuple):
-    """An inline code of a document, such as a tag or a placeholder, which a translation keeps unchanged."""
+    """An inline code of a document, such as a tag or a placeholder, which a translation keeps
+    unchanged."""
 
     text: str  # the code as the document has it; the model sees a sentinel instead
-    pair: int = -1  # a number that an opening and its closing code share; -1 for a code that stands alone
+    pair: int = (
+        -1
+    )  # a number that an opening and its closing code share; -1 for a code that stands alone
     opens: bool = False  # whether it is the opening one of a pair
 
 
@@ -148,8 +177,9 @@ class Span(NamedTuple):
 def compile_patterns(
     classes: tuple[str, ...] = CLASSES, own: tuple[str, ...] = ()
 ) -> tuple[re.Pattern[str], ...]:
-    """Compile the regular expressions of what a translation keeps: those of some CLASSES of spans, such as
-    "urls", and `own`, patterns of the user. Raises SettingError for an unknown class or a wrong pattern."""
+    """Compile the regular expressions of what a translation keeps: those of some CLASSES of spans,
+    such as "urls", and `own`, patterns of the user. Raises SettingError for an unknown class or a
+    wrong pattern."""
     patterns = []
     for name in classes:
         if name not in PATTERNS:
@@ -159,7 +189,9 @@ def compile_patterns(
         try:
             compiled = re.compile(pattern)
         except re.error as error:
-            raise SettingError(f"the pattern {pattern!r} is no regular expression: {error}") from None
+            raise SettingError(
+                f"the pattern {pattern!r} is no regular expression: {error}"
+            ) from None
         if compiled.search(""):
             raise SettingError(f"the pattern {pattern!r} matches the empty text")
         patterns.append(compiled)
@@ -167,7 +199,8 @@ def compile_patterns(
 
 
 def find_spans(text: str, patterns: Sequence[re.Pattern[str]] = compile_patterns()) -> list[Span]:
-    """Return the spans of a text that match one of the patterns, by default of all CLASSES, in text order.
+    """Return the spans of a text that match one of the patterns, by default of all CLASSES, in text
+    order.
 
     Of overlapping matches the longest is taken, of equally long ones the earliest.
     """
@@ -183,13 +216,15 @@ _ALL_PATTERNS = compile_patterns()
 def drop_overlaps(matches: Iterable[tuple[int, int]]) -> list[Span]:
     """Reduce (begin, end) pairs to spans that do not overlap, in the order of the text.
 
-    Of overlapping pairs the longest is taken, of equally long ones the earliest; empty ones are left out.
+    Of overlapping pairs the longest is taken, of equally long ones the earliest; empty ones are
+    left out.
     """
     ranked = sorted(matches, key=lambda span: (span[0] - span[1], span[0]))
     is_taken = bytearray(max((end for _, end in ranked), default=0))  # each character
     chosen: list[Span] = []
     for begin, end in ranked:
-        # Chosen spans are at least as long: one that overlaps this one has its first or last character.
+        # Chosen spans are at least as long: one that overlaps this one has its first or last
+        # character.
         if begin < end and not is_taken[begin] and not is_taken[end - 1]:
             chosen.append(Span(begin, end))
             is_taken[begin:end] = b"\1" * (end - begin)
@@ -206,7 +241,8 @@ def replace_spans(text: str, changes: Iterable[tuple[Span, str]]) -> str:
 
 
 def merge_adjacent(spans: Sequence[Span]) -> list[Span]:
-    """Join spans that touch, one ending where the next begins, into one. spans: in the order of the text."""
+    """Join spans that touch, one ending where the next begins, into one. spans: in the order of the
+    text."""
     merged: list[Span] = []
     for span in spans:
         if merged and merged[-1].end == span.begin:
@@ -227,9 +263,11 @@ def to_bytes(text: str) -> bytes:
 
 
 def to_text(data: bytes) -> str:
-    """Decode UTF-8; its sentinels, the bytes 0xF5 to 0xFC, become lone surrogates. The inverse of to_bytes.
+    """Decode UTF-8; its sentinels, the bytes 0xF5 to 0xFC, become lone surrogates. The inverse of
+    to_bytes.
 
-    Other bytes that are not valid UTF-8 become lone surrogates, too: it never raises UnicodeDecodeError.
+    Other bytes that are not valid UTF-8 become lone surrogates, too: it never raises
+    UnicodeDecodeError.
     """
     return data.decode("utf-8", "surrogateescape")
 
@@ -242,7 +280,9 @@ def has_sentinels(data: bytes) -> bool:
 def pair_tags(spans: Sequence[str]) -> dict[int, int]:
     """Map the index of each closing HTML tag in a list of spans to that of its opening one."""
     return match_pairs(
-        None if tag is None or tag[3] or (tag[2] or "").lower() in _VOID else (tag[2] or "", not tag[1])
+        None
+        if tag is None or tag[3] or (tag[2] or "").lower() in _VOID
+        else (tag[2] or "", not tag[1])
         for tag in map(_TAG_NAME.fullmatch, spans)
     )
 
@@ -250,8 +290,9 @@ def pair_tags(spans: Sequence[str]) -> dict[int, int]:
 def match_pairs(tags: Iterable[tuple[str, bool] | None]) -> dict[int, int]:
     """Match opening and closing tags: map the index of each closing one to that of its opening one.
 
-    tags: the name of each, and whether it opens an element; None for what is no tag of a pair. A closing tag
-    closes the innermost open element of its name; elements inside that are still open have no partner.
+    tags: the name of each, and whether it opens an element; None for what is no tag of a pair. A
+    closing tag closes the innermost open element of its name; elements inside that are still open
+    have no partner.
     """
     partners: dict[int, int] = {}
     opened, n_open = list[tuple[int, str]](), Counter[str]()

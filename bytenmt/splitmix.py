@@ -1,8 +1,9 @@
-"""The random numbers of sampling: splitmix64 (Steele, Lea and Flood 2014), in Python and in compiled code.
+"""The random numbers of sampling: splitmix64 (Steele, Lea and Flood 2014), in Python and in
+compiled code.
 
-They do not depend on the versions of NumPy and PyTorch. A sampled byte depends only on the seed and on the
-numbers of the request, of the text and of the byte: an engine hashes the text's key plus the number of the
-byte, `mixed(key + step)`, and takes the highest 24 bits.
+They do not depend on the versions of NumPy and PyTorch. A sampled byte depends only on the seed and
+on the numbers of the request, of the text and of the byte: an engine hashes the text's key plus the
+number of the byte, `mixed(key + step)`, and takes the highest 24 bits.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def signed(word: int) -> int:
 
 @njit
 def mix_bits(z: np.uint64) -> np.uint64:
-    """Compute `mixed` without the increment, in compiled code: mix_bits(x + INCREMENT) equals mixed(x)."""
+    """Compute `mixed` without the increment, in compiled code: mix_bits(x + INCREMENT) equals
+    mixed(x)."""
     z = (z ^ (z >> _30)) * _FIRST
     z = (z ^ (z >> _27)) * _SECOND
     return z ^ (z >> _31)

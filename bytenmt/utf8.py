@@ -1,8 +1,8 @@
 """The alphabet of the models, and UTF-8 as a finite automaton over bytes.
 
-The ids 0x00 to 0xFF are the bytes themselves. UTF-8 never contains the bytes 0xF5 to 0xFF, so the control
-symbols PAD, BOS and EOS are among them, and the sentinels, which stand for kept spans (sentinels.py): a
-search allows them between characters.
+The ids 0x00 to 0xFF are the bytes themselves. UTF-8 never contains the bytes 0xF5 to 0xFF, so the
+control symbols PAD, BOS and EOS are among them, and the sentinels, which stand for kept spans
+(sentinels.py): a search allows them between characters.
 """
 
 import numpy as np
@@ -71,18 +71,20 @@ def _build_tables() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
 
 
 # UTF8_NEXT (N_STATES, N_IDS) uint8: the state after taking a byte in a state; EOS stays in ACCEPT.
-# UTF8_COST (N_STATES, N_IDS) uint8: the number of bytes, this one included, that are needed to take the
-# byte and to finish its character. EOS costs 0 and is allowed in ACCEPT only.
-# A decoder with n bytes left allows byte b where UTF8_COST[state, b] <= min(n, LONGEST_CHARACTER): without
-# the minimum, 255 bytes or more would allow FORBIDDEN bytes.
+# UTF8_COST (N_STATES, N_IDS) uint8: the number of bytes, this one included, that are needed to take
+# the byte and to finish its character. EOS costs 0 and is allowed in ACCEPT only.
+# A decoder with n bytes left allows byte b where UTF8_COST[state, b] <= min(n, LONGEST_CHARACTER):
+# without the minimum, 255 bytes or more would allow FORBIDDEN bytes.
 UTF8_NEXT, UTF8_COST = _build_tables()
 
 
 def decoding_cost(line_ends: bool) -> npt.NDArray[np.uint8]:
-    """Return a copy of UTF8_COST, (N_STATES, N_IDS) uint8, that forbids control characters (C0, DEL, C1).
+    """Return a copy of UTF8_COST, (N_STATES, N_IDS) uint8, that forbids control characters (C0,
+    DEL, C1).
 
-    UTF8_COST[state, byte] is the number of bytes that finish the character which `byte` begins or continues.
-    TAB is allowed and, if `line_ends`, LF and CR: a terminal takes the others for commands.
+    UTF8_COST[state, byte] is the number of bytes that finish the character which `byte` begins or
+    continues. TAB is allowed and, if `line_ends`, LF and CR: a terminal takes the others for
+    commands.
     """
     cost = UTF8_COST.copy()
     kept = {TAB, NEWLINE, CARRIAGE_RETURN} if line_ends else {TAB}
@@ -95,9 +97,10 @@ def allowed_bytes(endless: bool) -> npt.NDArray[np.bool_]:
     """Return the mask by which a decoder writes valid UTF-8: which byte may come next,
     (LONGEST_CHARACTER + 1, N_STATES, N_IDS) bool.
 
-    The first axis is the number of bytes that the text may still have, its last index also stands for more;
-    the second is the state of the automaton. Control characters are forbidden, see decoding_cost. endless:
-    allow line ends, and EOS only where no byte is left, for a language model that fills its length.
+    The first axis is the number of bytes that the text may still have, its last index also stands
+    for more; the second is the state of the automaton. Control characters are forbidden, see
+    decoding_cost. endless: allow line ends, and EOS only where no byte is left, for a language
+    model that fills its length.
     """
     room = np.arange(LONGEST_CHARACTER + 1, dtype=np.uint8)[:, None, None]
     allowed: npt.NDArray[np.bool_] = decoding_cost(line_ends=endless) <= room
@@ -119,12 +122,14 @@ def first_invalid(data: bytes) -> int:
 
 
 def repair(data: bytes) -> bytes:
-    """Return the bytes with invalid UTF-8 replaced by U+FFFD, as Python's error handler 'replace' does."""
+    """Return the bytes with invalid UTF-8 replaced by U+FFFD, as Python's error handler 'replace'
+    does."""
     return data.decode("utf-8", "replace").encode("utf-8")
 
 
 def whole_characters(data: bytes) -> bytes:
-    """Remove an incomplete character from the end of UTF-8; bytes above 0xF4 (sentinels) are complete."""
+    """Remove an incomplete character from the end of UTF-8; bytes above 0xF4 (sentinels) are
+    complete."""
     for back in range(1, min(LONGEST_CHARACTER - 1, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 != 0x80:  # a character begins here

@@ -1,4 +1,5 @@
-"""Fixtures and settings of all tests: their order, one thread, the number of examples, pairs to train on."""
+"""Fixtures and settings of all tests: their order, one thread, the number of examples, pairs to
+train on."""
 
 import os
 from pathlib import Path
@@ -7,11 +8,16 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-# These tests need no compiled engine. With an empty kernel cache one process compiles it for a minute, while
-# another runs these tests.
+# These tests need no compiled engine. With an empty kernel cache one process compiles it for a
+# minute, while another runs these tests.
 WITHOUT_ENGINE = (
     *("architectures/", "config/", "documents/", "layers/", "serve/"),
-    *("data/test_augment.py", "data/test_batches.py", "data/test_epoch_plan.py", "decoding/test_kernels.py"),
+    *(
+        "data/test_augment.py",
+        "data/test_batches.py",
+        "data/test_epoch_plan.py",
+        "decoding/test_kernels.py",
+    ),
     *("evaluation/test_properties.py", "training/test_optim.py", "training/test_trainer.py"),
     *("test_imports.py", "test_sentinels.py", "test_utf8.py"),
 )
@@ -20,8 +26,8 @@ WITH_ENGINE = (  # of those folders
     *("architectures/test_unread_tensors.py", "serve/test_process.py"),
 )
 
-# Before any test imports PyTorch, which reads it, and for the programs that tests start: their threads would
-# spin. No import of PyTorch here: the process that only hands out tests needs none.
+# Before any test imports PyTorch, which reads it, and for the programs that tests start: their
+# threads would spin. No import of PyTorch here: the process that only hands out tests needs none.
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # of the few tests that set more threads
 # So that a child in another folder finds the package under test.
@@ -33,9 +39,11 @@ settings.load_profile("bytenmt")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the tests: first the file marked compiles_kernels, then the folders that need no kernels.
+    """Order the tests: first the file marked compiles_kernels, then the folders that need no
+    kernels.
 
-    Within each group, files with slow tests come first, so that all processes end at about the same time.
+    Within each group, files with slow tests come first, so that all processes end at about the same
+    time.
     """
     names = {item: item.path.relative_to(Path(__file__).parent).as_posix() for item in items}
     slow = {names[item] for item in items if item.get_closest_marker("slow")}

@@ -1,4 +1,5 @@
-"""Test communication between processes, and how they end together; a single process does not communicate."""
+"""Test communication between processes, and how they end together; a single process does not
+communicate."""
 
 import os
 import time
@@ -83,7 +84,9 @@ def end_in_a_raw_collective(group: Group) -> None:
 
 def assert_lost(outcome: Outcome) -> None:
     assert type(outcome.error) is BytenmtError, outcome
-    assert "another process of the job has ended" in str(outcome.error) and "\n" not in str(outcome.error)
+    assert "another process of the job has ended" in str(outcome.error) and "\n" not in str(
+        outcome.error
+    )
 
 
 @pytest.mark.parametrize("who", [0, 1])
@@ -148,7 +151,9 @@ def test_each_process_has_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pick_device("auto") == pick_device("cuda") == torch.device("cuda:1")
     assert pick_device("cpu") == CPU
     monkeypatch.setenv("LOCAL_RANK", "2")
-    with pytest.raises(DeviceError, match="process 3 of this machine has no GPU: start at most 2 on"):
+    with pytest.raises(
+        DeviceError, match="process 3 of this machine has no GPU: start at most 2 on"
+    ):
         pick_device("cuda")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     assert pick_device("auto") == CPU

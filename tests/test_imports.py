@@ -1,4 +1,5 @@
-"""The rooms of the package: who may import whom and how large each may grow, as docs/architecture.md says."""
+"""The rooms of the package: who may import whom and how large each may grow, as
+docs/architecture.md says."""
 
 import re
 from collections import defaultdict
@@ -8,17 +9,17 @@ from graphlib import TopologicalSorter
 from source_tree import MODULES, PACKAGE, imports
 
 ARCHITECTURES = {"seq2seq", "bahdanau", "luong", "bytenet", "convs2s", "transformer"}
-ROW = re.compile(r"^\| `([a-z0-9_]+)[/.py]*` \|[^|]*\| ([^|]*) \| ([0-9,]+)[^|]*\|$", re.MULTILINE)
+ROW = re.compile(r"^\| `([a-z0-9_]+)[/.py]*` \|[^|]*\| ([^|]*) \|$", re.MULTILINE)
 
 
-def rows() -> list[tuple[str, str, str]]:
-    """The table of docs/architecture.md, from top to bottom: room, rooms that it imports, lines at most."""
+def rows() -> list[tuple[str, str]]:
+    """The table of docs/architecture.md, from top to bottom: room, rooms that it imports."""
     return ROW.findall((PACKAGE / "docs/architecture.md").read_text(encoding="utf-8"))
 
 
 def drawn() -> dict[str, set[str]]:
     """Each room of the table, and the rooms that it imports."""
-    return {room: set(re.findall(r"[a-z0-9_]+", below)) for room, below, _ in rows()}
+    return {room: set(re.findall(r"[a-z0-9_]+", below)) for room, below in rows()}
 
 
 def room(module: str) -> str:
@@ -47,15 +48,6 @@ def test_the_drawing_is_the_house() -> None:
     for name, below in drawn().items():
         assert not below & (above | {name}), f"{name} imports what stands above it"
         above.add(name)
-
-
-def test_no_room_outgrows_its_budget() -> None:
-    """A new feature pays with lines of another one. Lines are those of `wc -l`."""
-    sizes: dict[str, int] = defaultdict(int)
-    for name, path in MODULES.items():
-        sizes[room(name)] += path.read_bytes().count(b"\n")
-    budgets = {name: int(lines.replace(",", "")) for name, _, lines in rows()}
-    assert {name: (sizes[name], most) for name, most in budgets.items() if sizes[name] > most} == {}
 
 
 def test_no_file_reaches_itself() -> None:

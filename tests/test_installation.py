@@ -15,14 +15,16 @@ import bytenmt
 from bytenmt.errors import EXTRAS
 
 ROOT = Path(__file__).resolve().parents[1]
-BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_editable(sys.argv[1]))"
+BUILD = (
+    "import sys; from setuptools import build_meta; print(build_meta.build_editable(sys.argv[1]))"
+)
 IMPORT = "import site, sys; site.addsitedir(sys.argv[1]); import bytenmt; print(bytenmt.__file__)"
 
 
 @pytest.mark.slow
 def test_the_folder_of_a_clone_is_not_taken_for_the_package(tmp_path: Path) -> None:
-    """A clone is a folder named bytenmt, too: in the folder that it lies in, Python must not take it for a
-    namespace package, in which there is nothing."""
+    """A clone is a folder named bytenmt, too: in the folder that it lies in, Python must not take
+    it for a namespace package, in which there is nothing."""
     clone, site = tmp_path / "bytenmt", tmp_path / "site"
     (clone / "bytenmt").mkdir(parents=True)
     for name in ("pyproject.toml", "README.md", "bytenmt/__init__.py", "bytenmt/errors.py"):
@@ -53,7 +55,8 @@ IMPORTED = re.compile(r"^ *(?:import|from) (\w+)(?:[\w.]*)(?: import .*| as \w+)
 
 
 def test_every_folder_is_installed() -> None:
-    """Every folder is a package that setuptools finds: one without __init__.py would be left out silently."""
+    """Every folder is a package that setuptools finds: one without __init__.py would be left out
+    silently."""
     find_packages = pytest.importorskip("setuptools").find_packages
     folders = {path.parent for path in PACKAGE.rglob("*.py")}
     standing = {".".join(path.relative_to(ROOT).parts) for path in folders}
@@ -64,7 +67,9 @@ def test_a_missing_package_names_its_extra() -> None:
     """Every package that is imported is Python's, always installed, or in EXTRAS."""
     files = [path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")]
     imported = {name for text in files for name in IMPORTED.findall(text)} - sys.stdlib_module_names
-    needed = {line.partition(">")[0].replace("-", "_") for line in PROJECT["project"]["dependencies"]}
+    needed = {
+        line.partition(">")[0].replace("-", "_") for line in PROJECT["project"]["dependencies"]
+    }
     needed |= {"bytenmt", "llvmlite", "typing_extensions"}  # Numba's, and for type checkers alone
     assert imported - needed == set(EXTRAS)
     assert set(EXTRAS.values()) <= set(PROJECT["project"]["optional-dependencies"])
@@ -73,7 +78,11 @@ def test_a_missing_package_names_its_extra() -> None:
 def test_what_is_no_python_is_installed_too() -> None:
     """Without py.typed a type checker takes all of the package for Any."""
     patterns = SETUPTOOLS["package-data"]["bytenmt"]
-    named = {str(path.relative_to(PACKAGE)) for pattern in patterns for path in PACKAGE.glob(pattern)}
-    standing = {path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    named = {
+        str(path.relative_to(PACKAGE)) for pattern in patterns for path in PACKAGE.glob(pattern)
+    }
+    standing = {
+        path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    }
     others = {str(path.relative_to(PACKAGE)) for path in standing if path.suffix != ".py"}
     assert "py.typed" in named and named == others

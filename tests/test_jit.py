@@ -1,4 +1,5 @@
-"""Test the cache of compiled code: kept between runs, made anew for other sources, and never required."""
+"""Test the cache of compiled code: kept between runs, made anew for other sources, and never
+required."""
 
 import os
 import shutil
@@ -24,7 +25,10 @@ def was_kept(function: Callable[..., Any] = scaled) -> bool:
     """Call the function as a process does that has not called it yet; was its machine code on disk?"""
     compiled: Any = jit.njit(function)
     assert compiled(14) == 14 * FACTOR
-    hits, misses = sum(compiled.stats.cache_hits.values()), sum(compiled.stats.cache_misses.values())
+    hits, misses = (
+        sum(compiled.stats.cache_hits.values()),
+        sum(compiled.stats.cache_misses.values()),
+    )
     assert hits + misses <= 1
     return bool(hits)
 
@@ -70,12 +74,14 @@ def test_where_nothing_can_be_stored_each_run_compiles(
 
 
 def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
-    """The named folder, else the package's own; then the user's. One that cannot be written to is read where
-    the machine code is there."""
+    """The named folder, else the package's own; then the user's. One that cannot be written to is
+    read where the machine code is there."""
     folder = cache_folder(INTERPRETER)
     assert folder is not None and folder.parent == place
     cache_folder.cache_clear()
-    monkeypatch.setattr(os, "access", lambda path, mode: tmp_path / "named" not in Path(path).parents)
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: tmp_path / "named" not in Path(path).parents
+    )
     elsewhere = cache_folder(INTERPRETER)
     assert elsewhere == tmp_path / "cache" / "bytenmt" / folder.name
     folder.mkdir()
@@ -91,7 +97,8 @@ def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Path) ->
 def test_every_source_has_a_folder_of_its_own(
     tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After an edit of a kernel, or of what its constants come from; not after one of anything else."""
+    """After an edit of a kernel, or of what its constants come from; not after one of anything
+    else."""
     copied = tmp_path / "bytenmt"
     for module in MODULES.values():
         if (
@@ -122,8 +129,8 @@ def test_every_source_has_a_folder_of_its_own(
 
 @pytest.mark.slow
 def test_all_that_kernels_are_compiled_from_is_covered() -> None:
-    """Every import of the interpreter, at any depth, and of other files that compile, but for modules that
-    compiled code takes nothing from."""
+    """Every import of the interpreter, at any depth, and of other files that compile, but for
+    modules that compiled code takes nothing from."""
     waiting, found = [INTERPRETER], set[Path]()
     while waiting:
         found.add(file := waiting.pop())
@@ -131,5 +138,7 @@ def test_all_that_kernels_are_compiled_from_is_covered() -> None:
     packages = {path for path in found if path.name == "__init__.py"}
     assert found - packages <= set(kernel_files(INTERPRETER))
     for file in (PACKAGE / "layers").glob("*.py"):
-        leaves = {MODULES[name] for name in module_imports(file) if "." not in name and name != "__init__"}
+        leaves = {
+            MODULES[name] for name in module_imports(file) if "." not in name and name != "__init__"
+        }
         assert {path for path in leaves if path.parent == PACKAGE} <= set(kernel_files(file)), file

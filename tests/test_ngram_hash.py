@@ -1,4 +1,5 @@
-"""The hash of n-grams: values computed by hand, the same for Python's integers, compiled code and tensors."""
+"""The hash of n-grams: values computed by hand, the same for Python's integers, compiled code and
+tensors."""
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ MODULUS = 2**64
 
 
 def word_of(text: bytes) -> int:
-    """Return the word of a text: its last 8 bytes, the newest lowest, after as many BOS as are missing."""
+    """Return the word of a text: its last 8 bytes, the newest lowest, after as many BOS as are
+    missing."""
     return int.from_bytes((bytes([BOS] * 8) + text)[-8:], "big")
 
 
@@ -52,10 +54,14 @@ def test_only_ascii_capitals_become_small_letters(text: bytes) -> None:
     assert int(fold_case(np.uint64(word_of(text)))) == word_of(text.lower())
 
 
-@given(st.binary(min_size=1, max_size=12), st.binary(max_size=12), st.integers(3, 20), st.booleans())
-def test_tensors_find_the_rows_of_the_hash(read: bytes, before: bytes, bits: int, folded: bool) -> None:
-    """Rows are the highest bits of the hash of each order, one table after the other, at any position and for
-    any split of the text.
+@given(
+    st.binary(min_size=1, max_size=12), st.binary(max_size=12), st.integers(3, 20), st.booleans()
+)
+def test_tensors_find_the_rows_of_the_hash(
+    read: bytes, before: bytes, bits: int, folded: bool
+) -> None:
+    """Rows are the highest bits of the hash of each order, one table after the other, at any
+    position and for any split of the text.
     """
     tables = NgramTables(1, (2, 3, 5, 8), 1 << bits, fold_case=folded)
     recent = (as_row(bytes([BOS]) * N_BYTES + before)[:, -N_BYTES:],)
@@ -70,7 +76,8 @@ def test_tensors_find_the_rows_of_the_hash(read: bytes, before: bytes, bits: int
 
 @given(st.binary(max_size=20), st.integers(0, 20))
 def test_words_are_hashed_from_their_beginnings(text: bytes, cut: int) -> None:
-    """A loop over the bytes gives the same, wherever the text is cut; a table takes the highest bits."""
+    """A loop over the bytes gives the same, wherever the text is cut; a table takes the highest
+    bits."""
     tables = NgramTables(1, (2,), 8, n_word_rows=64)
     expected, prefix = [], 0
     for byte in text.lower():

@@ -83,11 +83,14 @@ def test_a_run_says_what_is_missing(
     assert resumed.exit_code and "'sawtooth' is none of cosine, " in resumed.stderr
     assert "one of a plugin needs `--plugin" in resumed.stderr
     assert len(resumed.stderr.splitlines()) == 1
-    assert Translator.load(run, engine="torch", device="cpu", max_len_a=0, max_len_b=2).translate(["ab"])
+    assert Translator.load(run, engine="torch", device="cpu", max_len_a=0, max_len_b=2).translate(
+        ["ab"]
+    )
 
 
 def test_a_child_process_has_the_plugins(files: list[str]) -> None:
-    """A process with the environment of one that has loaded them reads a configuration with their names."""
+    """A process with the environment of one that has loaded them reads a configuration with their
+    names."""
     load_plugins(files)
     forget_plugins()
     assert load_config("luong", "tiny", ["train.schedule=sawtooth"]).train.schedule == "sawtooth"
@@ -106,8 +109,8 @@ register(MineConfig, Transformer, {"small": {"model": {"d_embedding": 8, "d_mode
 
 
 def test_an_architecture_of_a_plugin(files: list[str], tmp_path: Path) -> None:
-    """A configuration names it; a stored one needs it, also of a version with other kinds of plugins. A file
-    that is named twice is imported once."""
+    """A configuration names it; a stored one needs it, also of a version with other kinds of
+    plugins. A file that is named twice is imported once."""
     plugin = tmp_path / "mine_plugin.py"
     plugin.write_text(ARCHITECTURE)
     load_plugins([str(plugin)] * 2)
@@ -116,9 +119,15 @@ def test_an_architecture_of_a_plugin(files: list[str], tmp_path: Path) -> None:
     with pytest.raises(BytenmtError, match="another module is named mine_plugin: rename the file"):
         load_plugins([str(other)])
     settings = load_config("mine", None, [])
-    tree = {"model": {"arch": "mine", "d_embedding": 8, "d_model": 8}, "plugins": ["mine_plugin.py"]}
+    tree = {
+        "model": {"arch": "mine", "d_embedding": 8, "d_model": 8},
+        "plugins": ["mine_plugin.py"],
+    }
     tree |= {"data": {"augment": {"word_drop": 0.5}}, "train": {"options": {"epsilon": 1e-7}}}
-    tree["model"] |= {"tie_embedding": False, "ngram_dropout": 0.3}  # former keys that change nothing
+    tree["model"] |= {
+        "tie_embedding": False,
+        "ngram_dropout": 0.3,
+    }  # former keys that change nothing
     assert parse_stored_config(tree).model == settings.model
     forget_architecture("mine")
     del sys.modules["mine_plugin"], os.environ[plugins.ENVIRONMENT]
@@ -132,11 +141,16 @@ def test_an_architecture_of_a_plugin(files: list[str], tmp_path: Path) -> None:
         ("raise RuntimeError('no\\nGPU')", r"RuntimeError: no GPU \(line 1\)"),
         ("import sys; sys.exit(3)", "SystemExit: 3"),
         ("def f(:", "SyntaxError"),
-        ("import nothing_of_that_name", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
+        (
+            "import nothing_of_that_name",
+            "ModuleNotFoundError: No module named 'nothing_of_that_name'",
+        ),
         ("", "No such file"),
     ],
 )
-def test_a_bad_plugin_is_one_line(files: list[str], tmp_path: Path, text: str, message: str) -> None:
+def test_a_bad_plugin_is_one_line(
+    files: list[str], tmp_path: Path, text: str, message: str
+) -> None:
     bad = tmp_path / "bad.py"
     if text:
         bad.write_text(text)
@@ -151,9 +165,15 @@ def test_a_bad_plugin_is_one_line(files: list[str], tmp_path: Path, text: str, m
 def test_epochs_end_a_run_and_resume_exactly(
     tmp_path: Path, texts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rate falls to zero with the last batch of the last epoch, wherever the run was interrupted."""
+    """The rate falls to zero with the last batch of the last epoch, wherever the run was
+    interrupted."""
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    limits = ["train.max_updates=0", "train.max_epochs=2", "train.schedule=wsd", "train.warmup_updates=1"]
+    limits = [
+        "train.max_updates=0",
+        "train.max_epochs=2",
+        "train.schedule=wsd",
+        "train.warmup_updates=1",
+    ]
     train(whole, config("luong", *limits), **texts, device=CPU)
     cut = [*limits, "train.save_every=2"]
 
@@ -198,9 +218,9 @@ def test_nan_is_never_the_best(
         settings += ["train.valid_every=1", "train.max_updates=9", "train.schedule=constant"]
         heard = Heard()
         train(tmp_path / name, config("luong", *settings), **texts, device=CPU, reporter=heard)
-        assert load_checkpoint(tmp_path / name).update == last and (tmp_path / name / BEST).exists() == (
-            best is not None
-        )
+        assert load_checkpoint(tmp_path / name).update == last and (
+            tmp_path / name / BEST
+        ).exists() == (best is not None)
         assert best is None or read_run(tmp_path / name)[1].facts.update == best
         found = [record for record in records(tmp_path / name) if "valid_bits_per_byte" in record]
         assert found[-1]["valid_bits_per_byte"] is None  # NaN is no JSON
@@ -220,7 +240,10 @@ def test_a_run_that_diverges_ends(
     for settings, message in (
         (["train.loss_terms.nan=0.1"], "diverged"),
         (["train.schedule=broken"], "train.schedule = broken returned nan after update 1"),
-        ([*wild, "train.save_every=9", "train.valid_every=9"], "diverged .*; nothing has been saved"),
+        (
+            [*wild, "train.save_every=9", "train.valid_every=9"],
+            "diverged .*; nothing has been saved",
+        ),
         ([*wild, "train.save_every=1"], "diverged .*; the last checkpoint is kept"),
     ):
         run = tmp_path / "-".join(settings)
@@ -228,5 +251,7 @@ def test_a_run_that_diverges_ends(
             train(run, config("luong", *common, *settings), **texts, device=CPU)
     assert all(bool(tensor.isfinite().all()) for tensor in weights(run).values())
     monkeypatch.setattr(training, "MOST_BITS", 0.1)
-    with pytest.raises(BytenmtError, match=r"diverged \([\d.]+ bits a byte\).*the last checkpoint is kept"):
+    with pytest.raises(
+        BytenmtError, match=r"diverged \([\d.]+ bits a byte\).*the last checkpoint is kept"
+    ):
         train(tmp_path / "high", config("luong", "train.max_updates=9"), **texts, device=CPU)

@@ -1,5 +1,5 @@
-"""Test which spans are kept: one table of texts, the time that finding them takes, and tags that belong
-together.
+"""Test which spans are kept: one table of texts, the time that finding them takes, and tags that
+belong together.
 """
 
 import time
@@ -81,7 +81,17 @@ def test_what_version_3_of_the_patterns_misses(text: str, spans: list[str]) -> N
 
 
 SIGNS = st.sampled_from(
-    [*"aAzF019 .,:;/\\-_+*~#%$@&|<>()[]{}'\"=\té각✓", "Ctrl", "0x", "www.", "com", "://", "Page ", "py", "⌘"]
+    [
+        *"aAzF019 .,:;/\\-_+*~#%$@&|<>()[]{}'\"=\té각✓",
+        "Ctrl",
+        "0x",
+        "www.",
+        "com",
+        "://",
+        "Page ",
+        "py",
+        "⌘",
+    ]
 )
 
 
@@ -102,7 +112,22 @@ def test_the_longest_are_chosen_then_the_earliest(drawn: list[tuple[int, int]]) 
 
 
 HOSTILE = [
-    *("<", "{", "a.", "%", "-a", "a-b.", "a@", "a-b/", "{{", "[[", "\\\\a", "<a ", "<a x='", "$t({"),
+    *(
+        "<",
+        "{",
+        "a.",
+        "%",
+        "-a",
+        "a-b.",
+        "a@",
+        "a-b/",
+        "{{",
+        "[[",
+        "\\\\a",
+        "<a ",
+        "<a x='",
+        "$t({",
+    ),
     *("{a,plural,{", "Ctrl+", "F1", "1.", "A1-", "www.a.", "<a>", "</a>", "<a></b>", "✓ ", "%s"),
     *("Ctrl+C ", "x. ", "a@b.de. "),
 ]
@@ -138,7 +163,9 @@ def test_the_time_is_proportional_to_the_text(unit: str, end: str) -> None:
         (["<br>", "<x/>", "<a href='b'>", "%s", "</a>", "</br>"], {4: 2}),
     ],
 )
-def test_a_closing_tag_closes_the_innermost_of_its_name(spans: list[str], partners: dict[int, int]) -> None:
+def test_a_closing_tag_closes_the_innermost_of_its_name(
+    spans: list[str], partners: dict[int, int]
+) -> None:
     assert pair_tags(spans) == partners
 
 
@@ -146,10 +173,15 @@ def test_patterns_of_ones_own() -> None:
     """Any regular expression of Python; what matches nothing keeps nothing."""
     patterns = compile_patterns((), (r"(?<=No\.)\d+", r"\b"))
     assert [*find_spans("No.5 of 6", patterns)] == [(3, 4)]
-    for wrong, message in (("a(", "no regular expression: missing"), ("a*", "matches the empty text")):
+    for wrong, message in (
+        ("a(", "no regular expression: missing"),
+        ("a*", "matches the empty text"),
+    ):
         with pytest.raises(SettingError, match=message):
             compile_patterns((), (wrong,))
-    with pytest.raises(SettingError, match="'dates' is not a class of spans: expected tags, placeholders"):
+    with pytest.raises(
+        SettingError, match="'dates' is not a class of spans: expected tags, placeholders"
+    ):
         compile_patterns(("dates",))
 
 

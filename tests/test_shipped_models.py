@@ -1,4 +1,5 @@
-"""The translators in the clone: small, with a card that says whose sentences they learnt; they translate."""
+"""The translators in the clone: small, with a card that says whose sentences they learnt; they
+translate."""
 
 import json
 from pathlib import Path

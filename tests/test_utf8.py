@@ -24,7 +24,9 @@ from bytenmt.utf8 import (
 )
 
 # Bytes on both sides of every border that UTF-8 draws.
-BORDERS = bytes.fromhex("00 0a 41 7f 80 8f 90 9f a0 bf c0 c1 c2 c3 df e0 e1 ec ed ee ef f0 f1 f3 f4 f5 ff")
+BORDERS = bytes.fromhex(
+    "00 0a 41 7f 80 8f 90 9f a0 bf c0 c1 c2 c3 df e0 e1 ec ed ee ef f0 f1 f3 f4 f5 ff"
+)
 
 
 def first_mistake(data: bytes) -> int:
@@ -57,8 +59,12 @@ def mismatches(following: np.ndarray, cost: np.ndarray) -> list[bytes]:
     strings += [bytes(three) for three in itertools.product(BORDERS, repeat=3)]
     draw = random.Random(1)
     strings += [bytes(draw.choices(BORDERS, k=4)) for _ in range(40_000)]
-    strings += [bytes([draw.randrange(0xF0, 0xF5), *draw.choices(BORDERS[4:10], k=3)]) for _ in range(5000)]
-    strings += [chr(code).encode() for code in range(0, 0x110000, 97) if not 0xD800 <= code < 0xE000]
+    strings += [
+        bytes([draw.randrange(0xF0, 0xF5), *draw.choices(BORDERS[4:10], k=3)]) for _ in range(5000)
+    ]
+    strings += [
+        chr(code).encode() for code in range(0, 0x110000, 97) if not 0xD800 <= code < 0xE000
+    ]
     return [text for text in strings if (run(text, following, cost) == ACCEPT) != decodes(text)]
 
 

@@ -3,8 +3,8 @@
     python tools/average.py RUN -o mean.safetensors
     python tools/average.py one.safetensors other.safetensors -o mean.safetensors
 
-All must hold the same model. The mean is computed in float64 and written as a weights file, which every
-command accepts; configuration, facts and buffers are those of the latest update.
+All must hold the same model. The mean is computed in float64 and written as a weights file, which
+every command accepts; configuration, facts and buffers are those of the latest update.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from bytenmt.errors import BytenmtError, CheckpointError
 
 
 def average(paths: Sequence[Path], output: Path) -> str:
-    """Write the mean of the weights of runs, their best ones, and weights files; return a line about it.
+    """Write the mean of the weights of runs, their best ones, and weights files; return a line
+    about it.
 
     Raises CheckpointError.
     """
@@ -45,7 +46,9 @@ def average(paths: Sequence[Path], output: Path) -> str:
     }
     facts = msgspec.structs.replace(latest.facts.for_other_weights(), update=updates[-1])
     write_rounded(output, mean, latest.config, facts, "fp32")
-    return f"{output}: the mean of {len(files)} checkpoints, of updates {', '.join(map(str, updates))}"
+    return (
+        f"{output}: the mean of {len(files)} checkpoints, of updates {', '.join(map(str, updates))}"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -53,7 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("models", nargs="+", type=Path, metavar="MODEL", help="weights files or run folders")
+    parser.add_argument(
+        "models", nargs="+", type=Path, metavar="MODEL", help="weights files or run folders"
+    )
     parser.add_argument("-o", "--output", type=Path, required=True, help="weights file to write")
     args = parser.parse_args(arguments)
     try:

@@ -1,4 +1,5 @@
-"""Write a model card: a README.md for model hubs, with scores, scores on disturbed sources, and speed.
+"""Write a model card: a README.md for model hubs, with scores, scores on disturbed sources, and
+speed.
 
     python tools/card.py MODEL -o card.md --src test.en --ref test.de --language en --language de
 
@@ -35,7 +36,9 @@ def card(model: LoadedRun, measured: Measured, args: argparse.Namespace) -> str:
 
 def _front_matter(model: LoadedRun, measured: Measured, args: argparse.Namespace) -> Iterator[str]:
     scores = (("chrf", "chrF", measured.scores.chrf), ("bleu", "BLEU", measured.scores.bleu))
-    metrics = [{"type": kind, "name": name, "value": round(value, 2)} for kind, name, value in scores]
+    metrics = [
+        {"type": kind, "name": name, "value": round(value, 2)} for kind, name, value in scores
+    ]
     test = {"name": args.ref.name, "type": args.ref.name.lower()}
     result = {"task": {"type": "translation"}, "dataset": test, "metrics": metrics}
     values: dict[str, Any] = {
@@ -48,7 +51,9 @@ def _front_matter(model: LoadedRun, measured: Measured, args: argparse.Namespace
         "model-index": [{"name": args.name, "results": [result]}],
     }
     yield "---"
-    yield from (f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in values.items() if value)
+    yield from (
+        f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in values.items() if value
+    )
     yield "---"
 
 
@@ -61,7 +66,12 @@ def _body(model: LoadedRun, measured: Measured, args: argparse.Namespace) -> Ite
         f" {architecture(config.model)}, {size} in {model.precision}, bytenmt {__version__}.\n"
     )
     corpora = facts.without_folders().corpora
-    files = [name for corpus in corpora for name in (corpus.src, corpus.tgt, corpus.tsv) if name is not None]
+    files = [
+        name
+        for corpus in corpora
+        for name in (corpus.src, corpus.tgt, corpus.tsv)
+        if name is not None
+    ]
     yield f"- Training text: {facts.pairs or 0:,} pairs, {', '.join([*args.data, *map(str, files)])}"
     yield f"- Training: update {facts.update or 0:,}"
     yield f"- On {measured.n_lines:,} lines of {args.ref.name}, beam {args.beam}:"
@@ -88,7 +98,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--src", type=Path, required=True, help="source side of a test set")
     parser.add_argument("--ref", type=Path, required=True, help="reference translation of --src")
     parser.add_argument("--name", help="name of the model (default: that of MODEL)")
-    parser.add_argument("--language", action="append", default=[], help="code, such as en; source first")
+    parser.add_argument(
+        "--language", action="append", default=[], help="code, such as en; source first"
+    )
     parser.add_argument("--license", help="of the weights, such as cc-by-4.0")
     parser.add_argument("--data", action="append", default=[], help="name of a training data set")
     parser.add_argument("-b", "--beam", type=int, default=1, help="beam size (%(default)s)")

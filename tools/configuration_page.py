@@ -1,6 +1,7 @@
 """Write the tables of `data` and `train` in bytenmt/docs/configuration.md from the code.
 
-The meaning of a key is its help, or the comment beside its field; the tables of `model` are written by hand.
+The meaning of a key is its help, or the comment beside its field; the tables of `model` are written
+by hand.
 
     python tools/configuration_page.py
 """
@@ -40,7 +41,9 @@ def comments(section: type) -> Iterator[tuple[str, str]]:
             first = node.lineno - 1
             while lines[first - 1].strip().startswith("#"):
                 first -= 1
-            parts = [line.rpartition("# ")[2] for line in lines[first : node.end_lineno] if "# " in line]
+            parts = [
+                line.rpartition("# ")[2] for line in lines[first : node.end_lineno] if "# " in line
+            ]
             yield node.target.id, " ".join(parts)
 
 
@@ -65,12 +68,19 @@ def values(kind: Any) -> str:
 
 def table(name: str, section: type) -> str:
     """Return the table of a section."""
-    meanings = {**dict(comments(section)), **{key: one.help for key, one in options_of(section).items()}}
+    meanings = {
+        **dict(comments(section)),
+        **{key: one.help for key, one in options_of(section).items()},
+    }
     described = msgspec.inspect.type_info(section)
     assert isinstance(described, msgspec.inspect.StructType)
     rows = []
     for field in described.fields:
-        default = "" if field.default is msgspec.NODEFAULT else msgspec.json.encode(field.default).decode()
+        default = (
+            ""
+            if field.default is msgspec.NODEFAULT
+            else msgspec.json.encode(field.default).decode()
+        )
         meaning = meanings[field.name][:1].lower() + meanings[field.name][1:].rstrip(".")
         rows.append(f"| `{name}.{field.name}` | {default} | {values(field.type)} | {meaning} |\n")
     return HEAD + "".join(rows)
@@ -79,7 +89,9 @@ def table(name: str, section: type) -> str:
 def page(text: str) -> str:
     """Return the page with its tables written anew."""
     sections = {"data": DataConfig, "train": TrainConfig}
-    return TABLE.sub(lambda match: f"## {match[1]}\n{match[2]}{table(match[1], sections[match[1]])}", text)
+    return TABLE.sub(
+        lambda match: f"## {match[1]}\n{match[2]}{table(match[1], sections[match[1]])}", text
+    )
 
 
 if __name__ == "__main__":

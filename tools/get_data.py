@@ -4,13 +4,14 @@
     python tools/get_data.py tatoeba-eng-deu --from FOLDER -o corpora
     python tools/get_data.py --pack shipped-en-de shipped-en-ko --from corpora -o packed
 
-Corpora without an address in tools/corpora.toml are copied --from a folder, which holds the corpus' own
-folder or its files, gzipped or not. Existing files are checked and kept. tinyshakespeare is split as in
-nanoGPT: the first 90 % of its bytes are train.txt, the last 10 % valid.txt. The training text of a corpus of
-several sources is also written in the parts that tools/corpora.toml names.
+Corpora without an address in tools/corpora.toml are copied --from a folder, which holds the corpus'
+own folder or its files, gzipped or not. Existing files are checked and kept. tinyshakespeare is
+split as in nanoGPT: the first 90 % of its bytes are train.txt, the last 10 % valid.txt. The
+training text of a corpus of several sources is also written in the parts that tools/corpora.toml
+names.
 
---pack writes the training and validation text of recipes (tools/recipes) xz-compressed, which training reads
-as it is, so that it can travel to a machine without a network: 20 MB at most.
+--pack writes the training and validation text of recipes (tools/recipes) xz-compressed, which
+training reads as it is, so that it can travel to a machine without a network: 20 MB at most.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ def fetch(name: str, corpus: Mapping[str, Any], output: Path, source: Path | Non
         if not (path.is_file() and digest(path.read_bytes()) == about["sha256"]):
             data = _unpacked(_read(name, corpus, file, about, source))
             if digest(data) != about["sha256"]:
-                raise ValueError(f"{name}/{file} is not the file of tools/corpora.toml: {digest(data)}")
+                raise ValueError(
+                    f"{name}/{file} is not the file of tools/corpora.toml: {digest(data)}"
+                )
             path.write_bytes(data)
     if name == "tinyshakespeare":
         text = (folder / "input.txt").read_bytes()
@@ -52,7 +55,9 @@ def fetch(name: str, corpus: Mapping[str, Any], output: Path, source: Path | Non
         (folder / "train.txt").write_bytes(text[:n_train])
         (folder / "valid.txt").write_bytes(text[n_train:])
     if "parts" in corpus:
-        write_parts(folder, corpus["parts"], [file for file in corpus["files"] if file.startswith("train.")])
+        write_parts(
+            folder, corpus["parts"], [file for file in corpus["files"] if file.startswith("train.")]
+        )
     return folder
 
 
@@ -77,7 +82,8 @@ def write_parts(folder: Path, parts: Mapping[str, Sequence[str]], names: Sequenc
 
 
 def pack(recipes: Sequence[str], corpora: Path, output: Path) -> int:
-    """Write the texts of recipes below output as FILE.xz; return their bytes. Raises OSError, ValueError."""
+    """Write the texts of recipes below output as FILE.xz; return their bytes. Raises OSError,
+    ValueError."""
     files: set[str] = set()
     for name in recipes:
         for texts in tomllib.loads((RECIPES / f"{name}.toml").read_text("utf-8"))["texts"].values():
@@ -90,7 +96,9 @@ def pack(recipes: Sequence[str], corpora: Path, output: Path) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     if n_bytes > MOST_PACKED:
-        raise ValueError(f"{output} has {n_bytes} bytes, expected at most {MOST_PACKED}: name fewer recipes")
+        raise ValueError(
+            f"{output} has {n_bytes} bytes, expected at most {MOST_PACKED}: name fewer recipes"
+        )
     return n_bytes
 
 
@@ -126,7 +134,9 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(corpora))
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder of all corpora")
     parser.add_argument("--from", dest="source", type=Path, help="take the files from a folder")
-    parser.add_argument("--pack", nargs="+", default=[], metavar="RECIPE", help="pack the text of recipes")
+    parser.add_argument(
+        "--pack", nargs="+", default=[], metavar="RECIPE", help="pack the text of recipes"
+    )
     args = parser.parse_args()
     if unknown := set(args.names) - corpora.keys():
         parser.error(f"{', '.join(unknown)}: expected {', '.join(corpora)}")

@@ -30,8 +30,8 @@ class Speed(NamedTuple):
 class Measured(NamedTuple):
     """Measurements on n_lines.
 
-    noise: shares of the source's characters that were disturbed, with the chrF; threads: CPU threads of the
-    speeds.
+    noise: shares of the source's characters that were disturbed, with the chrF; threads: CPU
+    threads of the speeds.
     """
 
     n_lines: int
@@ -48,7 +48,8 @@ def measure(
     settings: Settings,
     tokenize: str = "13a",
 ) -> Measured:
-    """Measure models on a test text, with the threads they were loaded for. tokenize: see text_scores."""
+    """Measure models on a test text, with the threads they were loaded for. tokenize: see
+    text_scores."""
     translator = Translator.from_runtime(runtime, settings)
     letters = Letters.from_texts(line.decode() for line in sources)
     found = []
@@ -67,9 +68,13 @@ def measure_speeds(translator: Translator, sources: Sequence[bytes]) -> tuple[Sp
 
 def _speed(translator: Translator, sources: Sequence[bytes], batch: int) -> float:
     """Return bytes of translation per second, for the first lines that are translated in one piece."""
-    lines = [line for line in sources if 0 < len(line) <= translator.settings.max_source_bytes][:N_TIMED]
+    lines = [line for line in sources if 0 < len(line) <= translator.settings.max_source_bytes][
+        :N_TIMED
+    ]
     limits, engine = translator.settings, translator.make_engine(batch)
-    requests = [Request(line, int(limits.max_len_a * len(line)) + limits.max_len_b) for line in lines]
+    requests = [
+        Request(line, int(limits.max_len_a * len(line)) + limits.max_len_b) for line in lines
+    ]
     for _ in decode(engine, requests[:batch]):  # so that nothing is met for the first time
         pass
     began = time.perf_counter()

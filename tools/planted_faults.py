@@ -1,9 +1,10 @@
-"""Count the planted faults that a model's quality flags detect, and the false alarms on intact references.
+"""Count the planted faults that a model's quality flags detect, and the false alarms on intact
+references.
 
     python tools/planted_faults.py data/models/en-de --direction en-de --corpora corpora
 
-corpora: as tools/get_data.py writes them. Each fault is planted into the reference translations of test
-texts, which are then scored by forced decoding and judged as if the model had written them:
+corpora: as tools/get_data.py writes them. Each fault is planted into the reference translations of
+test texts, which are then scored by forced decoding and judged as if the model had written them:
 
 - another line: the reference of another line of the same text
 - loop: one to three consecutive words are repeated three to eight more times
@@ -12,8 +13,9 @@ texts, which are then scored by forced decoding and judged as if the model had w
 - nothing to translate: the source is empty or has only punctuation
 - foreign source: the source is a French line of Multi30k
 
-"wrong" counts the lines that are flagged as wrong. Lines flagged only as unsure do not count: references have
-a higher cost than the model's own translations, on which that threshold is calibrated.
+"wrong" counts the lines that are flagged as wrong. Lines flagged only as unsure do not count:
+references have a higher cost than the model's own translations, on which that threshold is
+calibrated.
 """
 
 from __future__ import annotations
@@ -78,7 +80,9 @@ def plant(pairs: Sequence[Pair], foreign: Sequence[str], seed: int) -> dict[str,
     faults["loop"] = [Pair(one.source, _with_loop(one.text, chance)) for one in pairs]
     faults["number"] = [pair for one in pairs for pair in _without_numbers(one, chance)]
     faults["copy"] = [
-        Pair(one.source, one.source) for one in pairs if not is_copy(one.source.encode(), one.text.encode())
+        Pair(one.source, one.source)
+        for one in pairs
+        if not is_copy(one.source.encode(), one.text.encode())
     ]
     faults["nothing to translate"] = [Pair(chance.choice(NO_WORDS), one.text) for one in pairs]
     faults["foreign source"] = [Pair(chance.choice(foreign), one.text) for one in pairs]
@@ -91,7 +95,9 @@ def _with_loop(text: str, chance: random.Random) -> str:
     size = chance.randint(1, min(3, len(words)))
     first = chance.randrange(len(words) - size + 1)
     part = words[first : first + size]
-    return " ".join([*words[: first + size], *(chance.randint(3, 8) * part), *words[first + size :]])
+    return " ".join(
+        [*words[: first + size], *(chance.randint(3, 8) * part), *words[first + size :]]
+    )
 
 
 def _without_numbers(pair: Pair, chance: random.Random) -> Iterator[Pair]:
@@ -108,7 +114,9 @@ def judge_pairs(judge: Judge, pairs: Sequence[Pair]) -> Count:
     sources = [pair.source.encode() for pair in pairs]
     texts = [pair.text.encode() for pair in pairs]
     bits = bits_of_texts(judge.reader, sources, texts)
-    written = [Hypothesis(text, -LN2 * cost, 0.0) for text, cost in zip(texts, bits.tolist(), strict=True)]
+    written = [
+        Hypothesis(text, -LN2 * cost, 0.0) for text, cost in zip(texts, bits.tolist(), strict=True)
+    ]
     every = judge.flags(sources, written)
     levels = [Verdict.from_flags(flags).level for flags in every]
     found = Counter(flag for flags in every for flag in flags)
@@ -119,16 +127,23 @@ def read_pairs(corpora: Path, name: str, direction: str, n_lines: int | None) ->
     """Return the pairs of a test text without blank lines. Raises DataError."""
     own, other = (TextFile.open(corpora / f"{TEXTS[name]}.{side}") for side in direction.split("-"))
     lines = zip(own, other, strict=True)
-    return [Pair(a.decode(), b.decode()) for a, b in islice(lines, n_lines) if a.strip() and b.strip()]
+    return [
+        Pair(a.decode(), b.decode()) for a, b in islice(lines, n_lines) if a.strip() and b.strip()
+    ]
 
 
 def table(counts_of_texts: dict[str, dict[str, Count]]) -> list[str]:
     """Return a Markdown table of the shares of lines flagged as wrong, one column for each text."""
-    lines = [f"| | {' | '.join(counts_of_texts)} | all |", f"|---|{'---:|' * (len(counts_of_texts) + 1)}"]
+    lines = [
+        f"| | {' | '.join(counts_of_texts)} | all |",
+        f"|---|{'---:|' * (len(counts_of_texts) + 1)}",
+    ]
     for fault in next(iter(counts_of_texts.values())):
         counts = [text[fault] for text in counts_of_texts.values()]
         total = Count(sum(one.n for one in counts), sum(one.n_wrong for one in counts), 0, {})
-        cells = [f"{100 * one.n_wrong / max(1, one.n):.1f} % of {one.n}" for one in (*counts, total)]
+        cells = [
+            f"{100 * one.n_wrong / max(1, one.n):.1f} % of {one.n}" for one in (*counts, total)
+        ]
         lines.append(f"| {fault} | {' | '.join(cells)} |")
     return lines
 

@@ -1,20 +1,22 @@
 """Reproduce a table of results: train, decode and score each of its rows.
 
     python tools/get_data.py multi30k -o corpora
-    python tools/reproduce.py multi30k-en-de --corpora corpora -o results [--row bahdanau] [--minutes 120]
+    python tools/reproduce.py multi30k-en-de --corpora corpora -o results [--row bahdanau]
+    [--minutes 120]
 
-The budget of a row may be given in minutes. It is converted to updates by timing the training once, alone on
-an idle machine; after that the training may share the machine with other work:
+The budget of a row may be given in minutes. It is converted to updates by timing the training once,
+alone on an idle machine; after that the training may share the machine with other work:
 
     python tools/reproduce.py tatoeba-equal-minutes --corpora corpora -o results --time 5
 
-A table is a file of tools/recipes: the corpus, the test text, and the training options of each row. Limits
-and schedules are in updates or minutes, so that a training may be interrupted at any moment, by Ctrl-C or
-after --minutes, and the same command resumes it. Finished rows are not repeated; rows that another one
-depends on (ensemble members, teachers, the run that it is initialised from) are run before it. The output
-goes to a folder of -o with the table's name: for each row a folder with its run, its translations and
-row.json (scores with signatures, parameters, updates, seconds, hardware, commit); table.md,
-with the command of each row that was not run, or not to its end; and curves.png.
+A table is a file of tools/recipes: the corpus, the test text, and the training options of each row.
+Limits and schedules are in updates or minutes, so that a training may be interrupted at any moment,
+by Ctrl-C or after --minutes, and the same command resumes it. Finished rows are not repeated; rows
+that another one depends on (ensemble members, teachers, the run that it is initialised from) are
+run before it. The output goes to a folder of -o with the table's name: for each row a folder with
+its run, its translations and row.json (scores with signatures, parameters, updates, seconds,
+hardware, commit); table.md, with the command of each row that was not run, or not to its end; and
+curves.png.
 """
 
 from __future__ import annotations
@@ -54,12 +56,14 @@ class TrainingStopped(Exception):
 def train(recipe: Recipe, row: str, corpora: Path, folder: Path, until: float) -> None:
     """Start or resume a row's training and run it to its end.
 
-    until: deadline on the clock of time.monotonic(). Raises TrainingStopped at the deadline and RuntimeError
-    where training fails.
+    until: deadline on the clock of time.monotonic(). Raises TrainingStopped at the deadline and
+    RuntimeError where training fails.
     """
     one, run = recipe.rows[row], folder / row / "run"
     if one.minutes and recipe.timed_rate(row, folder) is None:
-        raise BytenmtError(f"row {row} has a budget of {one.minutes:g} minutes: time it first, by --time 5")
+        raise BytenmtError(
+            f"row {row} has a budget of {one.minutes:g} minutes: time it first, by --time 5"
+        )
     if one.distil:
         _distil(recipe, row, corpora, folder, until)
     begun = any(run.glob("trainer.*")) or (run / "checkpoint.pt").is_file()
@@ -71,7 +75,8 @@ def train(recipe: Recipe, row: str, corpora: Path, folder: Path, until: float) -
 def _distil(recipe: Recipe, row: str, corpora: Path, folder: Path, until: float) -> None:
     """Translate a row's source texts with its teachers, unless that is done. Raises as train does.
 
-    Sequence-level knowledge distillation (Kim and Rush 2016). Pairs with a tab or an empty side are left out.
+    Sequence-level knowledge distillation (Kim and Rush 2016). Pairs with a tab or an empty side are
+    left out.
     """
     for source, pairs in zip(recipe.sources(row), recipe.distilled_files(row, folder), strict=True):
         if pairs.is_file():
@@ -79,27 +84,48 @@ def _distil(recipe: Recipe, row: str, corpora: Path, folder: Path, until: float)
         texts, own = pairs.with_suffix(".hyp"), corpora / source
         if not texts.is_file():
             words = [*PROGRAM, "translate", *map(str, recipe.teachers(row, folder)), "-i", str(own)]
-            words += ["-o", str(texts), "-b", str(max(2, recipe.beam)), "--threads", "1", "--resume"]
+            words += [
+                "-o",
+                str(texts),
+                "-b",
+                str(max(2, recipe.beam)),
+                "--threads",
+                "1",
+                "--resume",
+            ]
             _run_program([*words, "--precision", "int8"], f"the translations for {row}", until)
-        with own.open(encoding="utf-8", newline="\n") as a, texts.open(encoding="utf-8", newline="\n") as b:
+        with (
+            own.open(encoding="utf-8", newline="\n") as a,
+            texts.open(encoding="utf-8", newline="\n") as b,
+        ):
             both = [(line.rstrip("\n"), text.rstrip("\n")) for line, text in zip(a, b, strict=True)]
-        kept_pairs = (f"{line}\t{text}\n" for line, text in both if line and text and "\t" not in line + text)
+        kept_pairs = (
+            f"{line}\t{text}\n" for line, text in both if line and text and "\t" not in line + text
+        )
         pairs.write_text("".join(kept_pairs), encoding="utf-8")
 
 
 def time_row(recipe: Recipe, row: str, corpora: Path, folder: Path, minutes: float) -> float:
     """Train a row for a number of minutes; store and return its updates per minute.
 
-    Reading text, compilation and validation are not counted. The machine should be otherwise idle. Raises as
-    train does, and BytenmtError where the minutes are too few for two records of metrics.
+    Reading text, compilation and validation are not counted. The machine should be otherwise idle.
+    Raises as train does, and BytenmtError where the minutes are too few for two records of metrics.
     """
     run = recipe.timing_folder(row, folder)
-    words = [*_program(recipe.rows[row].program), *recipe.timing_arguments(row, corpora, folder, minutes)]
+    words = [
+        *_program(recipe.rows[row].program),
+        *recipe.timing_arguments(row, corpora, folder, minutes),
+    ]
     shutil.rmtree(run, ignore_errors=True)
     run.parent.mkdir(parents=True, exist_ok=True)
     _run_program(words, f"the timing of {row}", math.inf)
     rate = updates_per_minute(read_metrics(run))
-    timing = {"updates_per_minute": rate, "minutes": minutes, "hardware": _processor(), "commit": _commit()}
+    timing = {
+        "updates_per_minute": rate,
+        "minutes": minutes,
+        "hardware": _processor(),
+        "commit": _commit(),
+    }
     run.with_suffix(".json").write_text(json.dumps(timing, indent=1) + "\n", "utf-8")
     shutil.rmtree(run)
     return rate
@@ -108,8 +134,8 @@ def time_row(recipe: Recipe, row: str, corpora: Path, folder: Path, minutes: flo
 def updates_per_minute(records: Sequence[Mapping[str, Any]]) -> float:
     """Return the updates per minute between consecutive training records.
 
-    A validation record ends the interval before it, so that validation is not timed. Raises BytenmtError
-    where no two training records are consecutive.
+    A validation record ends the interval before it, so that validation is not timed. Raises
+    BytenmtError where no two training records are consecutive.
     """
     updates, seconds = 0, 0.0
     for one, other in zip(records, records[1:], strict=False):
@@ -127,7 +153,8 @@ def _program(name: str) -> list[str]:
 
 
 def _run_program(words: Sequence[str], what: str, until: float) -> None:
-    """Run a program and interrupt it at the deadline. Raises as train does. what: name in error messages."""
+    """Run a program and interrupt it at the deadline. Raises as train does. what: name in error
+    messages."""
     child = subprocess.Popen(words)
     try:
         child.wait(None if math.isinf(until) else max(0.0, until - time.monotonic()))
@@ -162,11 +189,13 @@ def record(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, A
     }
 
 
-def learning_curve(records: Sequence[Mapping[str, Any]], rate: float | None) -> list[tuple[float, float]]:
+def learning_curve(
+    records: Sequence[Mapping[str, Any]], rate: float | None
+) -> list[tuple[float, float]]:
     """Return the seconds and the validation bits per byte of each validation of a training.
 
-    rate: updates per minute of an idle machine, where they were timed: a training beside other work takes
-    longer, and is drawn as if it had run alone.
+    rate: updates per minute of an idle machine, where they were timed: a training beside other work
+    takes longer, and is drawn as if it had run alone.
     """
     scored = [at for at in records if "valid_bits_per_byte" in at]
     seconds = [60 * at["update"] / rate if rate else at["seconds"] for at in scored]
@@ -187,7 +216,8 @@ def _processor() -> str:
     except OSError:
         return platform.processor()
     return next(
-        (line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine()
+        (line.partition(": ")[2] for line in lines if line.startswith("model name")),
+        platform.machine(),
     )
 
 
@@ -202,13 +232,18 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("table", choices=sorted(path.stem for path in FOLDER.glob("*.toml")))
-    parser.add_argument("--corpora", type=Path, required=True, help="folder written by tools/get_data.py")
+    parser.add_argument(
+        "--corpora", type=Path, required=True, help="folder written by tools/get_data.py"
+    )
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument(
         "--row", action="append", default=[], help="only this row, all seeds; may be repeated"
     )
     parser.add_argument(
-        "--minutes", type=float, default=math.inf, help="stop after so many minutes of wall-clock time"
+        "--minutes",
+        type=float,
+        default=math.inf,
+        help="stop after so many minutes of wall-clock time",
     )
     parser.add_argument(
         "--time",
@@ -244,7 +279,9 @@ def time_rows(recipe: Recipe, args: argparse.Namespace) -> None:
 def _write_table(recipe: Recipe, corpora: Path, folder: Path, rows: Sequence[str]) -> None:
     """Write the table and draw its pictures; print the given rows of it."""
     files = {row: folder / row / "row.json" for row in recipe.rows}
-    found = {row: json.loads(file.read_text("utf-8")) for row, file in files.items() if file.is_file()}
+    found = {
+        row: json.loads(file.read_text("utf-8")) for row, file in files.items() if file.is_file()
+    }
     (folder / "table.md").write_text(table(recipe, found, corpora, folder), encoding="utf-8")
     if found:
         draw(folder, recipe, found)
@@ -255,7 +292,9 @@ def _write_table(recipe: Recipe, corpora: Path, folder: Path, rows: Sequence[str
 def _check_texts(recipe: Recipe, row: str, corpora: Path) -> None:
     """Raise BytenmtError where a training or test text of a row is missing."""
     named = [*(recipe.texts | recipe.rows[row].texts).values(), *recipe.test.values()]
-    for name in (name for names in named for name in ([names] if isinstance(names, str) else names)):
+    for name in (
+        name for names in named for name in ([names] if isinstance(names, str) else names)
+    ):
         if not (corpora / name).is_file():
             data_set = Path(name).parts[0]
             cure = f": fetch it by tools/get_data.py {data_set} -o {corpora}" if "/" in name else ""
@@ -263,7 +302,8 @@ def _check_texts(recipe: Recipe, row: str, corpora: Path) -> None:
 
 
 def make(recipe: Recipe, args: argparse.Namespace) -> bool:
-    """Run the selected rows and write the table. Return whether the time limit stopped it before the end."""
+    """Run the selected rows and write the table. Return whether the time limit stopped it before
+    the end."""
     folder = args.output / recipe.name
     folder.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + 60 * args.minutes
@@ -280,8 +320,12 @@ def make(recipe: Recipe, args: argparse.Namespace) -> bool:
             stopped = True
             break
         done.parent.mkdir(exist_ok=True)
-        done.write_text(json.dumps(record(recipe, row, args.corpora, folder), indent=1) + "\n", "utf-8")
-    _write_table(recipe, args.corpora, folder, recipe.select_rows(args.row) if args.row else [*recipe.rows])
+        done.write_text(
+            json.dumps(record(recipe, row, args.corpora, folder), indent=1) + "\n", "utf-8"
+        )
+    _write_table(
+        recipe, args.corpora, folder, recipe.select_rows(args.row) if args.row else [*recipe.rows]
+    )
     return stopped
 
 

@@ -1,13 +1,15 @@
 """Score a translation model on text like that of its users.
 
-    python tools/score_model.py data/models/en-de --direction en-de --corpora corpora --json en-de.json
+    python tools/score_model.py data/models/en-de --direction en-de --corpora corpora --json
+    en-de.json
 
-Test sets: everyday sentences (Tatoeba) as they are, in upper case, title case and lower case, and with 5, 10
-and 20 % of the source characters disturbed; strings and help of programs that the models have not seen; lines
-with placeholders and tags; and single words of interfaces (tools/interface_words.toml). "kept" is the share
-of the lines with kept spans (bytenmt/sentinels.py) whose translation has them all. "chrf_case_ignored"
-compares case-folded texts ("ß" is "ss"), so that it does not depend on the case of the output. BLEU of Korean
-is that of characters. Several models are used as an ensemble.
+Test sets: everyday sentences (Tatoeba) as they are, in upper case, title case and lower case, and
+with 5, 10 and 20 % of the source characters disturbed; strings and help of programs that the models
+have not seen; lines with placeholders and tags; and single words of interfaces
+(tools/interface_words.toml). "kept" is the share of the lines with kept spans
+(bytenmt/sentinels.py) whose translation has them all. "chrf_case_ignored" compares case-folded
+texts ("ß" is "ss"), so that it does not depend on the case of the output. BLEU of Korean is that of
+characters. Several models are used as an ensemble.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ from bytenmt.sentinels import find_spans
 from tools.measurements import NOISE_SEED, SHARES
 
 WORDS = Path(__file__).with_name("interface_words.toml")
-# The test sets beside everyday sentences: the corpus, and the name of its file without the language.
+# The test sets beside everyday sentences: the corpus, and the name of its file without the
+# language.
 SENTENCES = {"de": "tatoeba-eng-deu", "ko": "tatoeba-eng-kor"}
 OTHERS = {
     "de": {
@@ -56,7 +59,9 @@ OTHERS = {
 Translate = Callable[[Sequence[str]], list[str]]
 
 
-def scores(translate: Translate, direction: str, corpora: Path, n_lines: int | None) -> dict[str, Any]:
+def scores(
+    translate: Translate, direction: str, corpora: Path, n_lines: int | None
+) -> dict[str, Any]:
     """Return all scores of a model. n_lines: number of first lines of each test text; None: all.
 
     Raises BytenmtError where a test text is missing.
@@ -85,12 +90,17 @@ def scores(translate: Translate, direction: str, corpora: Path, n_lines: int | N
     for name, place in OTHERS[foreign].items():
         sources, references = read(*place)
         translated = translate(sources)
-        found[name] = {**_scored(translated, references, tokenize), "kept": kept_share(sources, translated)}
+        found[name] = {
+            **_scored(translated, references, tokenize),
+            "kept": kept_share(sources, translated),
+        }
     found["words"] = interface_words(translate, direction)
     return found
 
 
-def _scored(hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> dict[str, float]:
+def _scored(
+    hypotheses: Sequence[str], references: Sequence[str], tokenize: str
+) -> dict[str, float]:
     """Return chrF, chrF of case-folded texts, BLEU and exact matches."""
     found = text_scores(hypotheses, references, tokenize)
     folded = text_scores(
@@ -110,8 +120,11 @@ def kept_spans(text: str) -> Counter[str]:
 
 
 def kept_share(sources: Sequence[str], hypotheses: Sequence[str]) -> float:
-    """Return the share of translations that keep all spans of the source, of the sources that have any."""
-    pairs = [(kept_spans(own), kept_spans(other)) for own, other in zip(sources, hypotheses, strict=True)]
+    """Return the share of translations that keep all spans of the source, of the sources that have
+    any."""
+    pairs = [
+        (kept_spans(own), kept_spans(other)) for own, other in zip(sources, hypotheses, strict=True)
+    ]
     with_any = [own == other for own, other in pairs if own]
     return sum(with_any) / len(with_any) if with_any else 1.0
 
@@ -133,9 +146,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("models", nargs="+", type=Path, metavar="MODEL", help="run folders or weights files")
+    parser.add_argument(
+        "models", nargs="+", type=Path, metavar="MODEL", help="run folders or weights files"
+    )
     parser.add_argument("--direction", choices=("en-de", "de-en", "en-ko", "ko-en"), required=True)
-    parser.add_argument("--corpora", type=Path, required=True, help="folder written by tools/get_data.py")
+    parser.add_argument(
+        "--corpora", type=Path, required=True, help="folder written by tools/get_data.py"
+    )
     parser.add_argument("--lines", type=int, help="use only the first lines of each test text")
     parser.add_argument("-b", "--beam", type=int, default=5, help="beam size (%(default)s)")
     parser.add_argument("--precision", default=AUTO, help="of the weights, as in bytenmt translate")

@@ -18,8 +18,8 @@ SECONDS = 120.0  # timeout of a response; kernels may have to be compiled first
 
 
 class ServerProcess:
-    """A running server. url: its base address, ending in a slash. Its log goes to a file, so that no pipe can
-    fill up."""
+    """A running server. url: its base address, ending in a slash. Its log goes to a file, so that
+    no pipe can fill up."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path, url: str) -> None:
         self.process, self.url, self._log = process, url, log
@@ -42,7 +42,9 @@ class ServerProcess:
 
     def post(self, path: str, **fields: Any) -> Any:
         """Send fields as JSON in a POST request and return the parsed JSON response."""
-        request = Request(self.url + path, json.dumps(fields).encode(), {"content-type": "application/json"})
+        request = Request(
+            self.url + path, json.dumps(fields).encode(), {"content-type": "application/json"}
+        )
         with urlopen(request, timeout=SECONDS) as answer:
             return json.load(answer)
 
@@ -53,7 +55,12 @@ class ServerProcess:
 
     def cpu_seconds(self) -> float:
         """Return the CPU time that the server has used, without its children (Linux only)."""
-        stat = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        stat = (
+            Path(f"/proc/{self.process.pid}/stat")
+            .read_text(encoding="ascii")
+            .rpartition(")")[2]
+            .split()
+        )
         return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
     def terminate(self) -> int:
@@ -68,8 +75,9 @@ def run_server(
 ) -> Iterator[ServerProcess]:
     """Run a server inside a `with` block.
 
-    folder: where its log is written. arguments: of `bytenmt serve`. program: Python source to run instead of
-    that command; it gets the same arguments. checkout: another one, whose program is run.
+    folder: where its log is written. arguments: of `bytenmt serve`. program: Python source to run
+    instead of that command; it gets the same arguments. checkout: another one, whose program is
+    run.
     """
     command = [sys.executable, *(["-c", program] if program else ["-m", "bytenmt", "serve"])]
     log = folder / "serve.log"

@@ -2,9 +2,9 @@
 
     python tools/sizes.py [CHECKOUT …]
 
-For each package of bytenmt/, for tests/ and tools/: lines (docstrings and blanks included), files, classes,
-functions, and statements `raise` and `except`; then the commands of the command line and the options of
-`serve`. With several checkouts, of any commits, the rows stand below each other.
+For each package of bytenmt/, for tests/ and tools/: lines (docstrings and blanks included), files,
+classes, functions, and statements `raise` and `except`; then the commands of the command line and
+the options of `serve`. With several checkouts, of any commits, the rows stand below each other.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def count_commands(root: Path) -> tuple[int, int]:
 
     def help_of(*words: str) -> str:
         command = [sys.executable, "-m", "bytenmt", *words, "--help"]
-        return subprocess.run(command, cwd=root, check=True, capture_output=True, encoding="utf-8").stdout
+        return subprocess.run(
+            command, cwd=root, check=True, capture_output=True, encoding="utf-8"
+        ).stdout
 
     commands = help_of().partition("Commands:")[2]
     return len(re.findall(r"^  [a-z]", commands, re.MULTILINE)), len(

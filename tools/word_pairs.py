@@ -1,13 +1,15 @@
 """Write a corpus of single words and their translations, extracted from parallel text.
 
-    python tools/word_pairs.py --src corpora/tatoeba-eng-deu/train.en corpora/uistrings-eng-deu/train.en \\
+    python tools/word_pairs.py --src corpora/tatoeba-eng-deu/train.en
+    corpora/uistrings-eng-deu/train.en \\
         --tgt corpora/tatoeba-eng-deu/train.de corpora/uistrings-eng-deu/train.de \\
         -o corpora/words-eng-deu/train.en corpora/words-eng-deu/train.de
 
-Models trained on sentences alone translate single words badly. Word translation probabilities come from IBM
-Model 1 (Brown et al. 1993) in both directions. A pair of words is written where each word is the most
-probable translation of the other, both probabilities are high, and the two occur together often enough. The
-first word of a sentence is lower-cased where it is mostly lower-case inside sentences.
+Models trained on sentences alone translate single words badly. Word translation probabilities come
+from IBM Model 1 (Brown et al. 1993) in both directions. A pair of words is written where each word
+is the most probable translation of the other, both probabilities are high, and the two occur
+together often enough. The first word of a sentence is lower-cased where it is mostly lower-case
+inside sentences.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ from bytenmt.errors import BytenmtError
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 SHORTEST_WORD = 2  # letters
-LEAST_PROBABILITY, LEAST = 0.3, 4  # of a translation in both directions; pairs of lines with both words
+LEAST_PROBABILITY, LEAST = (
+    0.3,
+    4,
+)  # of a translation in both directions; pairs of lines with both words
 N_ITERATIONS = 5
 MOST_WORDS = 40  # longer lines are skipped: they say little about which word translates which
 
@@ -50,14 +55,17 @@ def split_words(lines: Sequence[str]) -> list[list[str]]:
 def word_pairs(sources: Sequence[str], targets: Sequence[str]) -> list[tuple[str, str]]:
     """Return words that are each other's most probable translation, by descending probability.
 
-    Both probabilities reach LEAST_PROBABILITY, and LEAST pairs of lines have both words. Raises BytenmtError.
+    Both probabilities reach LEAST_PROBABILITY, and LEAST pairs of lines have both words. Raises
+    BytenmtError.
     """
     sides = split_words(sources), split_words(targets)
     vocabularies = [sorted({word for words in side for word in words}) for side in sides]
     ids = [{word: i for i, word in enumerate(vocabulary)} for vocabulary in vocabularies]
     links: list[tuple[int, int, int]] = []  # number of the pair of lines, source word, target word
     for number, pair in enumerate(zip(*sides, strict=True)):
-        own, other = (sorted({table[w] for w in words}) for table, words in zip(ids, pair, strict=True))
+        own, other = (
+            sorted({table[w] for w in words}) for table, words in zip(ids, pair, strict=True)
+        )
         if len(own) <= MOST_WORDS and len(other) <= MOST_WORDS:
             links += ((number, a, b) for a in own for b in other)
     if not links:
@@ -84,10 +92,11 @@ def word_pairs(sources: Sequence[str], targets: Sequence[str]) -> list[tuple[str
 def _model_1(which: Ids, lines: Ids, predicted: Ids, condition: Ids) -> npt.NDArray[np.float64]:
     """Return the translation probability of each combination of two words, by IBM Model 1.
 
-    which, lines, predicted (n_links,): of each link its combination, its pair of lines, and its word on the
-    predicted side; condition (n,): the other word of each combination.
+    which, lines, predicted (n_links,): of each link its combination, its pair of lines, and its
+    word on the predicted side; condition (n,): the other word of each combination.
     """
-    # E-step: the count 1 of each predicted word is shared among the words on the other side of its line.
+    # E-step: the count 1 of each predicted word is shared among the words on the other side of its
+    # line.
     place = np.unique(lines * (int(predicted.max()) + 1) + predicted, return_inverse=True)[1]
     probability = np.ones(len(condition))
     for _ in range(N_ITERATIONS):
@@ -105,7 +114,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--src", type=Path, nargs="+", required=True, metavar="FILE")
     parser.add_argument("--tgt", type=Path, nargs="+", required=True, metavar="FILE")
-    parser.add_argument("-o", "--output", type=Path, nargs=2, required=True, metavar=("SOURCE", "TARGET"))
+    parser.add_argument(
+        "-o", "--output", type=Path, nargs=2, required=True, metavar=("SOURCE", "TARGET")
+    )
     args = parser.parse_args(arguments)
     if len(args.src) != len(args.tgt):
         parser.error(f"{len(args.src)} source and {len(args.tgt)} target files: give as many")

@@ -49,7 +49,8 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """A trained model on disk: a run folder or a weights file. Raises CheckpointError where there is none.
+    """A trained model on disk: a run folder or a weights file. Raises CheckpointError where there
+    is none.
 
     Its weights are read at the first use and kept.
 
@@ -88,14 +89,16 @@ class Run:
         """
         records = read_metrics(self.path)
         if not records:
-            raise CheckpointError(f"{self.path} has no metrics.jsonl: only a folder of a training has it")
+            raise CheckpointError(
+                f"{self.path} has no metrics.jsonl: only a folder of a training has it"
+            )
         return records
 
     def log_probabilities(self, sources: Texts, targets: Texts, **engine: Any) -> list[float]:
         """Return the natural log-probability of each target given its source, EOS included.
 
-        sources, targets: lines, or the name of a file of lines (a str is a name); engine: the keyword
-        arguments engine, device and threads of Translator.load.
+        sources, targets: lines, or the name of a file of lines (a str is a name); engine: the
+        keyword arguments engine, device and threads of Translator.load.
         """
         reader = self._runtime(FP32 | engine).make_reader()
         return [float(log_p) for log_p in log_probabilities(reader, _corpus(sources, targets))]
@@ -103,24 +106,33 @@ class Run:
     def byte_log_probabilities(
         self, source: str | bytes, target: str | bytes, **engine: Any
     ) -> npt.NDArray[np.float64]:
-        """Return (bytes of the target + 1,) float64: the natural log-probability of each byte of a target
-        given its source and the bytes before it, and last that of EOS. engine: as of log_probabilities."""
+        """Return (bytes of the target + 1,) float64: the natural log-probability of each byte of a
+        target given its source and the bytes before it, and last that of EOS. engine: as of
+        log_probabilities."""
         pair = encode_line(source, "the source"), encode_line(target, "the target") + bytes([EOS])
-        return self._runtime(FP32 | engine).make_reader().score_texts(*([text] for text in pair))[0].log_p
+        return (
+            self._runtime(FP32 | engine)
+            .make_reader()
+            .score_texts(*([text] for text in pair))[0]
+            .log_p
+        )
 
     def attention(
         self, source: str | bytes, target: str | bytes, **engine: Any
     ) -> dict[int, npt.NDArray[np.float32]]:
-        """Return the attention weights between a source and a given target, for each decoder layer that
-        attends to the source, by its number from 1.
+        """Return the attention weights between a source and a given target, for each decoder layer
+        that attends to the source, by its number from 1.
 
-        They are (bytes of the target, bytes of the source + 1): how much the prediction of each byte attends
-        to each source byte and to EOS. Raises SettingError for a model without attention or an empty target.
+        They are (bytes of the target, bytes of the source + 1): how much the prediction of each
+        byte attends to each source byte and to EOS. Raises SettingError for a model without
+        attention or an empty target.
         """
         readers = self._runtime(FP32 | engine).make_attention_readers()
         pair = encode_line(source, "the source"), encode_line(target, "the target")
         if not readers or not pair[1]:
-            raise SettingError(f"{self.path} has no attention, or the target is empty: there are no weights")
+            raise SettingError(
+                f"{self.path} has no attention, or the target is empty: there are no weights"
+            )
         return readers[0].attention_weights([pair])[0]
 
     def model(self, device: str = "cpu") -> Model[Any, Any]:
@@ -135,23 +147,29 @@ class Run:
     ) -> Evaluation:
         """Translate lines and score the translations against references.
 
-        sources, references: lines, or the name of a file of lines, equally many; tokenize: sacreBLEU's name
-        of BLEU's tokenizer; options: of Translator.load, with the settings of the search.
+        sources, references: lines, or the name of a file of lines, equally many; tokenize:
+        sacreBLEU's name of BLEU's tokenizer; options: of Translator.load, with the settings of the
+        search.
         """
         corpus = _corpus(sources, references)
         if corpus.src is None or not len(corpus):
-            raise SettingError("there are no lines to evaluate: give at least one source and reference")
+            raise SettingError(
+                "there are no lines to evaluate: give at least one source and reference"
+            )
         engine, search = _split(options)
         runtime = self._runtime(engine)
         translator = Translator.from_runtime(runtime, **search)
         texts = [text.decode() for text in translator.translate(list(corpus.src))]
         truth = [line.decode() for line in corpus.tgt]
-        bits = bits_per_byte(log_probabilities(runtime.make_reader(), corpus), corpus.target_lengths)
+        bits = bits_per_byte(
+            log_probabilities(runtime.make_reader(), corpus), corpus.target_lengths
+        )
         return Evaluation(text_scores(texts, truth, tokenize), bits, texts)
 
     def surprisal(self, text: str | bytes, **engine: Any) -> Surprisal:
-        """Return what each byte of a text costs a language model given all bytes before it: arrays of the
-        bytes, of their -log2 p, and of their ranks among the 256 possible bytes, 0 for the likeliest.
+        """Return what each byte of a text costs a language model given all bytes before it: arrays
+        of the bytes, of their -log2 p, and of their ranks among the 256 possible bytes, 0 for the
+        likeliest.
 
         engine: the keyword arguments engine, device, precision and threads of Translator.load.
         """
@@ -160,14 +178,17 @@ class Run:
         return Surprisal.concatenate([NOTHING, *stream_surprisal(reader, [data])])
 
     def generate(self, prompt: AnyStr, n_bytes: int = 1000, **options: Any) -> AnyStr:
-        """Sample from a language model: return the prompt and up to n_bytes more, in whole characters.
+        """Sample from a language model: return the prompt and up to n_bytes more, in whole
+        characters.
 
-        options: temperature, top_k, top_p and seed, and the engine as in surprisal. A str gives a str, bytes
-        give bytes.
+        options: temperature, top_k, top_p and seed, and the engine as in surprisal. A str gives a
+        str, bytes give bytes.
         """
         engine, sampling = _split(options)
         data = prompt.encode() if isinstance(prompt, str) else prompt
-        drawn = b"".join(generate(self._runtime(engine, has_source=False), data, n_bytes, **sampling))
+        drawn = b"".join(
+            generate(self._runtime(engine, has_source=False), data, n_bytes, **sampling)
+        )
         return drawn.decode() if isinstance(prompt, str) else drawn
 
     def _runtime(self, engine: Mapping[str, Any], has_source: bool = True) -> Runtime:
@@ -179,7 +200,9 @@ class Run:
             self._runtimes[spec] = load_runs([self.path], spec)
         runtime = self._runtimes[spec]
         if runtime.has_source != has_source:
-            kind, use = ("translation", "Translator") if runtime.has_source else ("language", "surprisal")
+            kind, use = (
+                ("translation", "Translator") if runtime.has_source else ("language", "surprisal")
+            )
             raise SettingError(f"{self.path} is a {kind} model: use {use}")
         return runtime
 
@@ -211,27 +234,33 @@ def train(
 ) -> Run:
     """Train a model into the folder `run`, as `bytenmt train` does, and return it.
 
-    >>> run = bytenmt.train("runs/new", arch="bahdanau", preset="tiny", src="src", tgt="tgt", valid_src="src",
-    ...     valid_tgt="tgt", settings={"model.d_hidden": 8}, max_updates=2, threads=1)
-    >>> run.metrics()[-1]["update"]
+    >>> run = bytenmt.train("runs/new", arch="bahdanau", preset="tiny", src="src", tgt="tgt",
+    valid_src="src", ...     valid_tgt="tgt", settings={"model.d_hidden": 8}, max_updates=2,
+    threads=1) >>> run.metrics()[-1]["update"]
     2
 
-    src, tgt: files of which line i of one translates line i of the other; tsv: files with both, separated by
-    a tab; text: files for a byte language model, which has no source; valid_*: the validation text. weights:
-    how often each training corpus is read in an epoch, 1 if empty.
-    arch, preset: the model to begin with, see `bytenmt info`; config: a TOML file of configuration keys;
-    settings: keys and their values, or texts `key=value`; train: keys of the section `train` by their own
-    names, as max_minutes=60 or lr=2e-3. Later ones of these win; a value of None is left out.
-    resume: continue the run from its checkpoint, by default with its own texts; init_from: a run or weights
-    file whose weights a new run begins with. on_metrics: called with each record of metrics.jsonl; reporter:
-    shows messages and progress; group: the processes that train together. A signal such as Ctrl-C saves and
-    raises KeyboardInterrupt with its number. Raises BytenmtError for what a command would refuse.
+    src, tgt: files of which line i of one translates line i of the other; tsv: files with both,
+    separated by a tab; text: files for a byte language model, which has no source; valid_*: the
+    validation text. weights: how often each training corpus is read in an epoch, 1 if empty.
+    arch, preset: the model to begin with, see `bytenmt info`; config: a TOML file of configuration
+    keys;
+    settings: keys and their values, or texts `key=value`; train: keys of the section `train` by
+    their own names, as max_minutes=60 or lr=2e-3. Later ones of these win; a value of None is left
+    out.
+    resume: continue the run from its checkpoint, by default with its own texts; init_from: a run or
+    weights file whose weights a new run begins with. on_metrics: called with each record of
+    metrics.jsonl; reporter: shows messages and progress; group: the processes that train together.
+    A signal such as Ctrl-C saves and raises KeyboardInterrupt with its number. Raises BytenmtError
+    for what a command would refuse.
     """
     from bytenmt.distributed import SINGLE_PROCESS, pick_device
     from bytenmt.training import arguments
     from bytenmt.training import run as training
 
-    group, on = group or SINGLE_PROCESS, pick_device(EngineSpec(device=device, threads=threads).device)
+    group, on = (
+        group or SINGLE_PROCESS,
+        pick_device(EngineSpec(device=device, threads=threads).device),
+    )
     names = run, config, init_from, valid_src, valid_tgt, valid_tsv, valid_text
     folder, file, start, *valid_paths = (None if name is None else Path(name) for name in names)
     assert folder is not None
@@ -273,11 +302,15 @@ def _paths(names: Names) -> list[Path]:
 
 def _corpus(sources: Texts, targets: Texts) -> ParallelCorpus:
     """Return all lines of two texts, line by line together. Raises DataError."""
-    return ParallelCorpus.from_texts(_text(sources, "sources"), _text(targets, "targets"), keep_empty=True)
+    return ParallelCorpus.from_texts(
+        _text(sources, "sources"), _text(targets, "targets"), keep_empty=True
+    )
 
 
 def _text(text: Texts, name: str) -> TextFile:
     if isinstance(text, str | Path):
         return TextFile.open(Path(text))
-    lines = (encode_line(line, f"line {number} of the {name}") for number, line in enumerate(text, 1))
+    lines = (
+        encode_line(line, f"line {number} of the {name}") for number, line in enumerate(text, 1)
+    )
     return TextFile.from_bytes(b"".join(line + b"\n" for line in lines), name)

@@ -1,4 +1,5 @@
-"""A model's two programs for the CPU engine, for encoder and decode step, and the sizes of their arrays."""
+"""A model's two programs for the CPU engine, for encoder and decode step, and the sizes of their
+arrays."""
 
 from __future__ import annotations
 
@@ -27,26 +28,35 @@ class SourceOrder(NamedTuple):
 
     reverse: bool = False  # its bytes from the last to the first, EOS last all the same
     # EOS is read past the end of the s bytes, EOS counted. None in other architectures.
-    unfolding: tuple[float, float] | None = None  # ByteNet's (a, b): a source has ceil(a s + b) columns
+    unfolding: tuple[float, float] | None = (
+        None  # ByteNet's (a, b): a source has ceil(a s + b) columns
+    )
 
 
 class ModelProgram(NamedTuple):
-    """A model's two programs for the CPU engine, and the sizes of the arrays that they read and write.
+    """A model's two programs for the CPU engine, and the sizes of the arrays that they read and
+    write.
 
-    The memory is what the encoder leaves for the decoder. A column is a position of the source; widths are
-    numbers of floats.
+    The memory is what the encoder leaves for the decoder. A column is a position of the source;
+    widths are numbers of floats.
     """
 
-    encode: Program  # computes the memory; runs over all columns of the sources; empty without a source
+    encode: (
+        Program  # computes the memory; runs over all columns of the sources; empty without a source
+    )
     step: Program  # a decode step: one target byte of each hypothesis
     logits: Register  # where a step leaves its 256 logits
     first_step_byte: int  # offset in the packed weights, in bytes, of the weights that a step reads
     states: tuple[int, ...] = ()  # the width of each recurrent state of the decoder
     rings: tuple[RingSize, ...] = ()  # of the decoder's causal convolutions, in order
-    items: tuple[int, ...] = ()  # widths of the memory's arrays with a row for each column: keys, values
+    items: tuple[
+        int, ...
+    ] = ()  # widths of the memory's arrays with a row for each column: keys, values
     fixed: tuple[int, ...] = ()  # widths of the memory's arrays with one row for each sentence
     source: SourceOrder = SourceOrder()  # how the encoder reads a source
-    attending: tuple[int, ...] = (1,)  # numbers, from 1, of the decoder's layers with attention, if any
+    attending: tuple[int, ...] = (
+        1,
+    )  # numbers, from 1, of the decoder's layers with attention, if any
 
     @property
     def n_attentions(self) -> int:
@@ -63,8 +73,8 @@ class ModelProgram(NamedTuple):
 class ModelWriter:
     """Writes both programs of a model, and has `weights` pack the parameters that they read.
 
-    An architecture's write_program gets one: it writes all of the encoder with `encode`, a Writer, then the
-    decode step with the Writer that begin_step returns.
+    An architecture's write_program gets one: it writes all of the encoder with `encode`, a Writer,
+    then the decode step with the Writer that begin_step returns.
     """
 
     def __init__(self, config: ModelSection, weights: WeightSink) -> None:
@@ -76,7 +86,8 @@ class ModelWriter:
         self.encode = Writer(weights, is_encoder=True)
 
     def embed(self, writer: Writer, d: Register) -> None:
-        """Write instructions that set register d to the embedding of the byte read, n-grams included."""
+        """Write instructions that set register d to the embedding of the byte read, n-grams
+        included."""
         config = self._config
         writer.emit(Op.EMBED, d, w=self._table)
         if config.ngrams:
@@ -94,7 +105,8 @@ class ModelWriter:
         return self._step
 
     def output(self, x: Register, *, bias: bool = True) -> Register:
-        """Write the decode step's output layer (OutputLayer); return the register of its 256 logits.
+        """Write the decode step's output layer (OutputLayer); return the register of its 256
+        logits.
 
         x: the decoder's last layer.
         """
@@ -103,7 +115,8 @@ class ModelWriter:
         return logits
 
     def program(self, logits: Register, **sizes: Any) -> ModelProgram:
-        """Return the finished programs. sizes: the fields of ModelProgram from `states` on, by name."""
+        """Return the finished programs. sizes: the fields of ModelProgram from `states` on, by
+        name."""
         return ModelProgram(
             self.encode.program(), self._step.program(), logits, self._first_step_byte, **sizes
         )

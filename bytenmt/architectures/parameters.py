@@ -1,8 +1,8 @@
 """The parameters of a model by name and shape, and the cost of a step, from its configuration.
 
-A weights file is checked against them before anything is computed with it, and a model's size is counted from
-them. They are those that its program reads; without a program those of the module, which is built without
-numbers and needs PyTorch.
+A weights file is checked against them before anything is computed with it, and a model's size is
+counted from them. They are those that its program reads; without a program those of the module,
+which is built without numbers and needs PyTorch.
 """
 
 from __future__ import annotations
@@ -24,11 +24,15 @@ if TYPE_CHECKING:  # it imports PyTorch
     from bytenmt.architectures.base import Model
 
 FLOAT = 4  # bytes of a float32
-TABLES = (TABLE, "positions.weight")  # endings of the names of look-up tables, which `convert` leaves alone
+TABLES = (
+    TABLE,
+    "positions.weight",
+)  # endings of the names of look-up tables, which `convert` leaves alone
 
 
 def parameter_shapes(config: ModelSection) -> Shapes:
-    """Map the name of each parameter of a model to its shape; a shared one has its first name alone.
+    """Map the name of each parameter of a model to its shape; a shared one has its first name
+    alone.
 
     >>> from bytenmt.config.schema import load_config
     >>> shapes = parameter_shapes(load_config("bytenet", "small", []).model)
@@ -47,11 +51,15 @@ def model_program(config: ModelSection) -> ModelProgram | None:
     None if the architecture has no programs.
     """
     architecture = of_config(config)
-    return None if architecture.write_program is None else _program_and_shapes(architecture, config)[0]
+    return (
+        None if architecture.write_program is None else _program_and_shapes(architecture, config)[0]
+    )
 
 
 @lru_cache(maxsize=16)
-def _program_and_shapes(architecture: Architecture, config: ModelSection) -> tuple[ModelProgram, Shapes]:
+def _program_and_shapes(
+    architecture: Architecture, config: ModelSection
+) -> tuple[ModelProgram, Shapes]:
     """Return the program and the shapes of the parameters that it reads.
 
     Raises ConfigError for one whose shapes contradict each other.
@@ -61,12 +69,15 @@ def _program_and_shapes(architecture: Architecture, config: ModelSection) -> tup
     try:
         program = architecture.write_program(config, ModelWriter(config, weights))
     except ValueError as error:
-        raise ConfigError(f"the program of {architecture.name}: {error}: correct write_program") from error
+        raise ConfigError(
+            f"the program of {architecture.name}: {error}: correct write_program"
+        ) from error
     return program, weights.shapes
 
 
 def build_on_meta(config: ModelSection) -> Model[Any, Any]:
-    """Build a model on PyTorch's meta device: parameters have shapes but no numbers, and take no memory."""
+    """Build a model on PyTorch's meta device: parameters have shapes but no numbers, and take no
+    memory."""
     import torch
 
     with torch.device("meta"):
@@ -93,15 +104,16 @@ def state_bytes(program: ModelProgram) -> int:
 
 
 def decoder_weights(config: ModelSection) -> int:
-    """Count the decoder's parameters: the numbers that a decode step reads, look-up tables left out."""
+    """Count the decoder's parameters: the numbers that a decode step reads, look-up tables left
+    out."""
     return sum(map(math.prod, _decoder_shapes(config)))
 
 
 def step_cost(config: ModelSection, source_bytes: int) -> int:
     """Count the multiply-accumulates of one decode step for one hypothesis.
 
-    These are one for each weight of the decoder's matrices, and those of its program's attentions over
-    source_bytes bytes; without a program only the former.
+    These are one for each weight of the decoder's matrices, and those of its program's attentions
+    over source_bytes bytes; without a program only the former.
     """
     products = sum(math.prod(shape) for shape in _decoder_shapes(config) if len(shape) > 1)
     program = model_program(config)
@@ -120,4 +132,6 @@ def step_cost(config: ModelSection, source_bytes: int) -> int:
 
 def _decoder_shapes(config: ModelSection) -> list[tuple[int, ...]]:
     """The shapes of the decoder's parameters."""
-    return [shape for name, shape in parameter_shapes(config).items() if name.startswith("decoder.")]
+    return [
+        shape for name, shape in parameter_shapes(config).items() if name.startswith("decoder.")
+    ]

@@ -1,9 +1,9 @@
 """The presets: sizes of the architectures, equal in decoder weights within 20 %.
 
-tiny has about 0.6 M decoder weights, small 3 M, base 10 M, large 25 M; paper is each paper's own model, but
-not its training; fast has an encoder about as large as base's and a decoder a third as large.
-One byte embedding width a preset but paper, so that a table can be handed from one model to another.
-tests/architectures/test_presets.py counts weights.
+tiny has about 0.6 M decoder weights, small 3 M, base 10 M, large 25 M; paper is each paper's own
+model, but not its training; fast has an encoder about as large as base's and a decoder a third as
+large. One byte embedding width a preset but paper, so that a table can be handed from one model to
+another. tests/architectures/test_presets.py counts weights.
 """
 
 from typing import Any
@@ -41,7 +41,8 @@ def _convs2s(channels: int, kernel_width: int, n_layers: int) -> dict[str, Any]:
 
 
 _PAPER: dict[str, Any] = {"d_hidden": 1000, "init": "paper"}  # of the recurrent ones
-# English-German of Gehring et al. 2017, section 4.2: 15 layers, width growing, the last two of kernel 1.
+# English-German of Gehring et al. 2017, section 4.2: 15 layers, width growing, the last two of
+# kernel 1.
 _CONVS2S_PAPER = [[512, 3]] * 10 + [[768, 3]] * 3 + [[2048, 1]] * 2
 
 _SIZES: dict[str, dict[str, dict[str, Any]]] = {
@@ -86,7 +87,8 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "tiny": _convs2s(96, 7, 4) | {"positions": "sinusoidal", "decoder_dilations": [1, 2, 4, 8]},
         "small": _convs2s(128, 7, 11),
         "base": _convs2s(256, 7, 10),
-        "fast": _convs2s(256, 7, 10) | {"decoder_layers": [[256, 7]] * 3, "decoder_dilations": [1, 3, 9]},
+        "fast": _convs2s(256, 7, 10)
+        | {"decoder_layers": [[256, 7]] * 3, "decoder_dilations": [1, 3, 9]},
         "large": _convs2s(384, 7, 10),
         "paper": {"encoder_layers": _CONVS2S_PAPER, "decoder_layers": _CONVS2S_PAPER},
     },
@@ -100,10 +102,13 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 
-# What differs without a source: as many decoder weights, though there is no attention; nothing that ends a
-# stream; ByteNet's own language model.
+# What differs without a source: as many decoder weights, though there is no attention; nothing that
+# ends a stream; ByteNet's own language model.
 _ALONE: dict[str, dict[str, dict[str, Any]]] = {
-    "seq2seq": {"fast": {"n_encoder_layers": 0}, "paper": {"context": "start", "reset_context": False}},
+    "seq2seq": {
+        "fast": {"n_encoder_layers": 0},
+        "paper": {"context": "start", "reset_context": False},
+    },
     "bahdanau": {
         "tiny": {"d_hidden": 344, "d_attention": 1, "d_maxout": 172},
         "small": {"d_hidden": 784, "d_attention": 1, "d_maxout": 392},
@@ -147,7 +152,9 @@ _ALONE_ALWAYS: dict[str, dict[str, Any]] = {
     "convs2s": {"encoder_layers": [], "positions": "learned", "n_positions": 0},
 }
 _WINDOWS: dict[str, Any] = {"context": 100, "window": 400}  # the paper's 500 bytes
-_ALONE_TRAIN: dict[str, dict[str, Any]] = dict.fromkeys(("bytenet", "convs2s", "transformer"), _WINDOWS)
+_ALONE_TRAIN: dict[str, dict[str, Any]] = dict.fromkeys(
+    ("bytenet", "convs2s", "transformer"), _WINDOWS
+)
 # For one thread of a CPU and a megabyte of text.
 _RECURRENT: dict[str, Any] = {"lr": 4e-3, "max_tokens": 4_096, "window": 128}
 _ALONE_TINY: dict[str, dict[str, Any]] = {

@@ -1,8 +1,8 @@
 """The architectures by name: where each has its configuration, its module and its program.
 
-To add an architecture to the package, add its folder and its line in ARCHITECTURES, and sizes in presets.py.
-A program that uses the package adds its own by `register`. Importing this module imports neither PyTorch nor
-NumPy.
+To add an architecture to the package, add its folder and its line in ARCHITECTURES, and sizes in
+presets.py. A program that uses the package adds its own by `register`. Importing this module
+imports neither PyTorch nor NumPy.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ ProgramWriter = Callable[[Any, "ModelWriter"], "ModelProgram"]
 class Architecture:
     """An entry of the registry: an architecture's configuration class, module and program writer.
 
-    An architecture of the package is a folder of its name with config.py, model.py and, for the CPU engine,
-    program.py, which are imported when they are first used.
+    An architecture of the package is a folder of its name with config.py, model.py and, for the CPU
+    engine, program.py, which are imported when they are first used.
     """
 
-    def __init__(self, name: str, config_class: str, model_class: str, has_program: bool = True) -> None:
-        """name: of the folder; config_class, model_class: names of the classes in config.py and model.py."""
+    def __init__(
+        self, name: str, config_class: str, model_class: str, has_program: bool = True
+    ) -> None:
+        """name: of the folder; config_class, model_class: names of the classes in config.py and
+        model.py."""
         self.name, self._has_program = name, has_program
         self._config_class, self._model_class = config_class, model_class
         self._folder = f"{__package__}.{name}"
@@ -38,19 +41,23 @@ class Architecture:
     @cached_property
     def section(self) -> type[ModelSection]:
         """The configuration class, a subclass of ModelSection."""
-        section: type[ModelSection] = getattr(import_module(f"{self._folder}.config"), self._config_class)
+        section: type[ModelSection] = getattr(
+            import_module(f"{self._folder}.config"), self._config_class
+        )
         return section
 
     @cached_property
     def build(self) -> Callable[[Any], Model[Any, Any]]:
-        """The function that builds the PyTorch model from a configuration: its class. Imports PyTorch."""
+        """The function that builds the PyTorch model from a configuration: its class. Imports
+        PyTorch."""
         model: Callable[[Any], Model[Any, Any]]
         model = getattr(import_module(f"{self._folder}.model"), self._model_class)
         return model
 
     @cached_property
     def write_program(self) -> ProgramWriter | None:
-        """The function (config, ModelWriter) -> ModelProgram for the CPU engine; None if there is none."""
+        """The function (config, ModelWriter) -> ModelProgram for the CPU engine; None if there is
+        none."""
         if not self._has_program:
             return None
         write: ProgramWriter = import_module(f"{self._folder}.program").write_program
@@ -68,7 +75,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         Architecture("transformer", "TransformerConfig", "Transformer", has_program=False),
     )
 }
-# The union of these is a type of the configuration's schema; one registered later is validated on its own.
+# The union of these is a type of the configuration's schema; one registered later is validated on
+# its own.
 BUILT_IN = tuple(ARCHITECTURES)
 
 
@@ -78,18 +86,23 @@ def register(
     presets: Mapping[str, Mapping[str, Any]],
     write_program: ProgramWriter | None = None,
 ) -> None:
-    """Add an architecture of a plugin; configurations, training and decoding then take it like any other.
+    """Add an architecture of a plugin; configurations, training and decoding then take it like any
+    other.
 
-    section: its configuration class, a frozen subclass of ModelSection whose tag is the architecture's name.
-    model: builds the module from a configuration. presets: for "small", and for any other preset, the values
-    of the sections "model" and "train". write_program: see Architecture; without it PyTorch decodes, since
-    the CPU engine needs a program. Raises ValueError for a name that is taken or an unknown preset.
+    section: its configuration class, a frozen subclass of ModelSection whose tag is the
+    architecture's name.
+    model: builds the module from a configuration. presets: for "small", and for any other preset,
+    the values of the sections "model" and "train". write_program: see Architecture; without it
+    PyTorch decodes, since the CPU engine needs a program. Raises ValueError for a name that is
+    taken or an unknown preset.
     """
     name = str(section.__struct_config__.tag)
     new = Architecture(name, section.__name__, "")
     new.section, new.build, new.write_program = section, model, write_program
     if "small" not in presets or not presets.keys() <= PRESETS.keys():
-        raise ValueError(f"presets {', '.join(presets)}: small is required, others of {', '.join(PRESETS)}")
+        raise ValueError(
+            f"presets {', '.join(presets)}: small is required, others of {', '.join(PRESETS)}"
+        )
     if name in ARCHITECTURES:
         raise ValueError(f"there is an architecture {name!r} already")
     ARCHITECTURES[name] = new

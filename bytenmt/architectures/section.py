@@ -1,5 +1,5 @@
-"""The base class of the architectures' configurations, the types of their options, and how their cost
-and paths grow. Imports no PyTorch.
+"""The base class of the architectures' configurations, the types of their options, and how their
+cost and paths grow. Imports no PyTorch.
 """
 
 from __future__ import annotations
@@ -12,13 +12,19 @@ from msgspec import Meta, Struct
 
 T = TypeVar("T")
 Dropout = Annotated[float, Meta(ge=0.0, lt=1.0)]
-# Bounds of a model's sizes, far beyond what anybody trains: a configuration may come from a stranger, and
-# what is counted or built from it must end.
+# Bounds of a model's sizes, far beyond what anybody trains: a configuration may come from a
+# stranger, and what is counted or built from it must end.
 Width = Annotated[int, Meta(ge=1, le=1 << 16)]
 Layers = Annotated[int, Meta(ge=1, le=256)]
-OwnLayers = Annotated[int, Meta(ge=0, le=256)]  # of encoder or decoder alone; 0: the number given for both
-Reset = Literal["before", "after"]  # whether a GRU resets its state before or after the product with it
-OwnReset = Literal["shared", "before", "after"]  # of one side alone; shared: the value given for both
+OwnLayers = Annotated[
+    int, Meta(ge=0, le=256)
+]  # of encoder or decoder alone; 0: the number given for both
+Reset = Literal[
+    "before", "after"
+]  # whether a GRU resets its state before or after the product with it
+OwnReset = Literal[
+    "shared", "before", "after"
+]  # of one side alone; shared: the value given for both
 NGRAM_ROWS = 1 << 13  # of each table of n-grams, by default
 Kernel = Annotated[int, Meta(ge=1, le=1 << 10)]
 Dilation = Annotated[int, Meta(ge=1, le=1 << 12)]
@@ -31,7 +37,8 @@ FORWARDS, BACKWARDS = "all up to its own", "all from its own on"
 
 
 class Properties(NamedTuple):
-    """A row of the table of `bytenmt info --properties`, in the terms of evaluation.properties.LEGEND."""
+    """A row of the table of `bytenmt info --properties`, in the terms of
+    evaluation.properties.LEGEND."""
 
     encoder: str  # the kind: "RNN", "CNN", "mean" or "attention"
     decoder: str
@@ -48,22 +55,32 @@ class Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
-    """The options of every architecture. A subclass adds its own; its tag is the architecture's name."""
+    """The options of every architecture. A subclass adds its own; its tag is the architecture's
+    name."""
 
     d_embedding: Width  # of the byte embedding
     source: bool = True  # false: a byte language model, without an encoder and without attention
     dropout: Dropout = 0.1
     # Rows of tables of hashed byte n-grams are added to the byte embedding.
-    ngrams: tuple[Annotated[int, Meta(ge=2, le=8)], ...] = ()  # the n of each n-gram table, growing; []: none
+    ngrams: tuple[
+        Annotated[int, Meta(ge=2, le=8)], ...
+    ] = ()  # the n of each n-gram table, growing; []: none
     ngram_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0  # of each table, a power of two; 0: 8192
     # A power of two; the beginning of a word goes up to the byte itself. Ignored without ngrams.
-    ngram_word_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0  # of a table of word beginnings; 0: none
+    ngram_word_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = (
+        0  # of a table of word beginnings; 0: none
+    )
     ngram_case: Literal["kept", "folded"] = "kept"  # folded: A to Z are hashed as a to z
 
     def __post_init__(self) -> None:
         if any(n >= after for n, after in pairwise(self.ngrams)):
-            raise ValueError(f"ngrams = {list(self.ngrams)}: expected growing numbers from 2 to 8, each once")
-        for name, rows in (("ngram_rows", self.ngram_rows), ("ngram_word_rows", self.ngram_word_rows)):
+            raise ValueError(
+                f"ngrams = {list(self.ngrams)}: expected growing numbers from 2 to 8, each once"
+            )
+        for name, rows in (
+            ("ngram_rows", self.ngram_rows),
+            ("ngram_word_rows", self.ngram_word_rows),
+        ):
             if rows & (rows - 1) or 0 < rows < 8:
                 raise ValueError(f"{name} = {rows}: expected 0 or a power of two, 8 or more")
         if (self.receptive_field or 0) > LONGEST_FIELD:
@@ -103,7 +120,8 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
         return None
 
     def properties(self) -> Properties | None:
-        """Return cost, paths and fields, for `bytenmt info --properties`; None if a plugin gives none.
+        """Return cost, paths and fields, for `bytenmt info --properties`; None if a plugin gives
+        none.
 
         What is said of a source does not matter where the model has none, but for `time`.
         """
@@ -156,9 +174,12 @@ class StackedSection(LayeredSection, frozen=True, kw_only=True):
     def first_states(self, final: Sequence[T]) -> tuple[T, ...]:
         """Choose the states that the decoder's layers start from: h of each layer, then c of each.
 
-        final: the last states of the encoder's layers, in the same order. The top layers of both correspond,
-        and so on downwards; decoder layers without a counterpart start from the encoder's lowest.
+        final: the last states of the encoder's layers, in the same order. The top layers of both
+        correspond, and so on downwards; decoder layers without a counterpart start from the
+        encoder's lowest.
         """
         depth, below = self.encoder_depth, self.encoder_depth - self.decoder_depth
         layers = [max(0, layer + below) for layer in range(self.decoder_depth)]
-        return tuple(final[depth * part + layer] for part in range(self.n_parts) for layer in layers)
+        return tuple(
+            final[depth * part + layer] for part in range(self.n_parts) for layer in layers
+        )

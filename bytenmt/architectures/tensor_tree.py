@@ -8,7 +8,9 @@ from typing import Any, NamedTuple, TypeVar, cast
 import torch
 from torch import Tensor
 
-Tree = TypeVar("Tree", bound=tuple[Any, ...])  # NamedTuples of tensors and of such tuples, rows first
+Tree = TypeVar(
+    "Tree", bound=tuple[Any, ...]
+)  # NamedTuples of tensors and of such tuples, rows first
 
 
 def tensors(tree: NamedTuple | tuple[object, ...]) -> list[Tensor]:
@@ -23,7 +25,8 @@ def tensors(tree: NamedTuple | tuple[object, ...]) -> list[Tensor]:
 
 
 def map_tensors(function: Callable[..., Tensor], *trees: Tree) -> Tree:
-    """Apply a function to each tensor of a tree, or to the tensors in the same place of several trees.
+    """Apply a function to each tensor of a tree, or to the tensors in the same place of several
+    trees.
 
     Returns a tree of the results, of the first tree's type.
     """
@@ -36,15 +39,16 @@ def map_tensors(function: Callable[..., Tensor], *trees: Tree) -> Tree:
 
 
 def select(tree: Tree, rows: Tensor) -> Tree:
-    """Return a copy of the given rows, (k,) int64, of each tensor of a memory or state, in this order."""
+    """Return a copy of the given rows, (k,) int64, of each tensor of a memory or state, in this
+    order."""
     return map_tensors(lambda part: part[rows], tree)
 
 
 def concatenate(trees: Sequence[Tree]) -> Tree:
     """Concatenate several memories or states by rows; a copy.
 
-    Where axis 1 differs (columns of the source), the shorter are padded with zeros: every memory knows the
-    length of its sources.
+    Where axis 1 differs (columns of the source), the shorter are padded with zeros: every memory
+    knows the length of its sources.
     """
 
     def concatenated(*parts: Tensor) -> Tensor:
@@ -55,7 +59,8 @@ def concatenate(trees: Sequence[Tree]) -> Tree:
 
 
 def place(tree: Tree, rows: Tensor, fresh: Tree) -> None:
-    """Overwrite the given rows, (k,) int64, of each tensor of `tree` with the k rows of `fresh`, in place.
+    """Overwrite the given rows, (k,) int64, of each tensor of `tree` with the k rows of `fresh`, in
+    place.
 
     Axis 1 of `fresh` may be shorter; it is padded with zeros.
     """
@@ -67,4 +72,6 @@ def _widened(part: Tensor, width: int) -> Tensor:
     """(n, w, ...) padded with zeros to (n, width, ...); (n,) as it is."""
     if part.dim() == 1 or part.shape[1] == width:
         return part
-    return torch.cat([part, part.new_zeros(len(part), width - part.shape[1], *part.shape[2:])], dim=1)
+    return torch.cat(
+        [part, part.new_zeros(len(part), width - part.shape[1], *part.shape[2:])], dim=1
+    )

@@ -1,11 +1,13 @@
-"""Save and load the checkpoints of a run folder, which holds the last one and the weights of the best one.
+"""Save and load the checkpoints of a run folder, which holds the last one and the weights of the
+best one.
 
     config.toml, metrics.jsonl              for people and for plots
-    last.safetensors, best.safetensors      weights, with configuration and facts: files like any other model
-    trainer.pt                              all that a resume needs, by torch.save, written last
+    last.safetensors, best.safetensors      weights, with configuration and facts: files like any
+    other model trainer.pt                              all that a resume needs, by torch.save,
+    written last
 
-Every file is replaced atomically. If the process is killed between two of them, the run goes on from the
-older trainer.pt and writes the others again.
+Every file is replaced atomically. If the process is killed between two of them, the run goes on
+from the older trainer.pt and writes the others again.
 """
 
 from __future__ import annotations
@@ -60,8 +62,8 @@ class TrainerCheckpoint(NamedTuple):
 
 @contextmanager
 def training_lock(run: Path) -> Iterator[None]:
-    """Lock the run folder, which is created if missing, against other trainings while the context is open.
-    Raises BytenmtError if another training has the lock."""
+    """Lock the run folder, which is created if missing, against other trainings while the context
+    is open. Raises BytenmtError if another training has the lock."""
     lock = FileLock(run / LOCK, timeout=0)
     try:
         run.mkdir(parents=True, exist_ok=True)
@@ -91,8 +93,9 @@ def save_checkpoint(
 ) -> None:
     """Write last.safetensors, with `best` best.safetensors, too, and trainer.pt into a run folder.
 
-    weights: those that are used; trained: those that are being trained, None if they are the same; trainer:
-    what else a resume needs, such as state dicts: tensors, numbers, texts, lists and dictionaries of them;
+    weights: those that are used; trained: those that are being trained, None if they are the same;
+    trainer: what else a resume needs, such as state dicts: tensors, numbers, texts, lists and
+    dictionaries of them;
     facts: stored with `update`. Raises CheckpointError if the disk is full or cannot be written to.
     """
     facts = msgspec.structs.replace(facts, update=update)
@@ -102,10 +105,14 @@ def save_checkpoint(
         raise CheckpointError(f"cannot write into {run}: {error.strerror}") from None
     for name in [LAST, BEST] if best else [LAST]:
         write_weights(run / name, weights, config, facts)
-    arrays = without_zero_rows({name: _array(tensor) for name, tensor in (trained or weights).items()})
+    arrays = without_zero_rows(
+        {name: _array(tensor) for name, tensor in (trained or weights).items()}
+    )
     model = {name: torch.from_numpy(array) for name, array in arrays.items()}
     file = io.BytesIO()
-    torch.save({"metadata": metadata_of(config, facts), "weights": model, "trainer": dict(trainer)}, file)
+    torch.save(
+        {"metadata": metadata_of(config, facts), "weights": model, "trainer": dict(trainer)}, file
+    )
     write_atomically(run / TRAINER, file.getbuffer())
     for name in (CONFIG, METRICS, BEST, LAST, TRAINER):
         for left in run.glob(f".{name}.*{SUFFIX}"):  # by a killed process
@@ -138,10 +145,11 @@ def load_checkpoint(run: Path) -> TrainerCheckpoint:
 
 
 def read_initial_weights(path: Path, model: ModelConfig) -> tuple[Path, dict[str, Tensor]]:
-    """Read initial weights for a new run with the configuration `model`, from a run folder (its best weights)
-    or a weights file; return the path of the file and the tensors.
+    """Read initial weights for a new run with the configuration `model`, from a run folder (its
+    best weights) or a weights file; return the path of the file and the tensors.
 
-    Dropout may differ, and n-gram tables may be new. Raises CheckpointError if they belong to another model.
+    Dropout may differ, and n-gram tables may be new. Raises CheckpointError if they belong to
+    another model.
     """
     file, stored = read_run(path)
     names = ["dropout"]
@@ -149,7 +157,9 @@ def read_initial_weights(path: Path, model: ModelConfig) -> tuple[Path, dict[str
         names += ["ngrams", "ngram_rows", "ngram_word_rows", "ngram_case"]
     changes = {name: getattr(model, name) for name in names}
     if msgspec.structs.replace(stored.config.model, **changes) != model:
-        raise CheckpointError(f"--init-from {path} has another model than the run: use its model section")
+        raise CheckpointError(
+            f"--init-from {path} has another model than the run: use its model section"
+        )
     return file, _tensors(stored.arrays)
 
 
@@ -164,8 +174,9 @@ def model_tensors(model: Model[Any, Any]) -> dict[str, Tensor]:
 
 
 def check_can_be_stored(model: Model[Any, Any], config: ModelSection) -> None:
-    """Raise ConfigError, which names a tensor, where the module of an architecture has other parameters than
-    its program reads, or persistent buffers, so that its checkpoints could not be read again."""
+    """Raise ConfigError, which names a tensor, where the module of an architecture has other
+    parameters than its program reads, or persistent buffers, so that its checkpoints could not be
+    read again."""
     shapes = {name: tuple(tensor.shape) for name, tensor in model_tensors(model).items()}
     wrong = {name for name, _ in shapes.items() ^ parameter_shapes(config).items()}
     wrong |= model.state_dict().keys() - dict(model.named_parameters(remove_duplicate=False)).keys()
@@ -177,8 +188,8 @@ def check_can_be_stored(model: Model[Any, Any], config: ModelSection) -> None:
 
 
 def load_weights(model: Model[Any, Any], tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copy tensors by name into a model of the same shapes, in place; path: where they are from, for the
-    message of the CheckpointError that is raised where names or shapes differ."""
+    """Copy tensors by name into a model of the same shapes, in place; path: where they are from,
+    for the message of the CheckpointError that is raised where names or shapes differ."""
     parameters = model_tensors(model)
     shapes = [{name: part.shape for name, part in some.items()} for some in (parameters, tensors)]
     if shapes[0] != shapes[1]:

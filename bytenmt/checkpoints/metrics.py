@@ -20,8 +20,11 @@ Record = Mapping[str, Any]
 class MetricsLog:
     """Writes the metrics of a training to metrics.jsonl in its run folder."""
 
-    def __init__(self, run: Path, update: int, watch: Callable[[Record], None] | None = None) -> None:
-        """update: where the run begins or goes on; later records in the file, of a killed run, are removed.
+    def __init__(
+        self, run: Path, update: int, watch: Callable[[Record], None] | None = None
+    ) -> None:
+        """update: where the run begins or goes on; later records in the file, of a killed run, are
+        removed.
 
         watch: called with every record, too.
         """

@@ -1,7 +1,8 @@
 """Convert a weights file: its matrices to int8 with a scale for each output, or back to float32.
 
-Vectors and look-up tables stay float32. A matrix with weight normalisation is folded and rounded; the result
-is stored as its direction, together with its new length, so that a model reads it like any other.
+Vectors and look-up tables stay float32. A matrix with weight normalisation is folded and rounded;
+the result is stored as its direction, together with its new length, so that a model reads it like
+any other.
 """
 
 from __future__ import annotations
@@ -30,12 +31,15 @@ LARGEST = 127  # absolute value of an int8 weight; -128 is not used, so that the
 V, G = ".v", ".g"  # suffixes of direction and length of a matrix with weight normalisation
 
 
-def convert(run: Path, output: Path, precision: str, flags: FlagThresholds | None = None) -> list[str]:
-    """Read a run folder (its best weights) or a weights file, and write it as a weights file in a precision.
+def convert(
+    run: Path, output: Path, precision: str, flags: FlagThresholds | None = None
+) -> list[str]:
+    """Read a run folder (its best weights) or a weights file, and write it as a weights file in a
+    precision.
 
-    precision: "fp32" or "int8", of the matrices. flags: thresholds beyond which translations are flagged, to
-    store instead of the file's; None keeps these. Returns lines of text for the user. Raises BytenmtError
-    without writing anything.
+    precision: "fp32" or "int8", of the matrices. flags: thresholds beyond which translations are
+    flagged, to store instead of the file's; None keeps these. Returns lines of text for the user.
+    Raises BytenmtError without writing anything.
     """
     file, contents = read_run(run)
     prepare_output(output, [file, *run.glob("*.safetensors")])
@@ -50,7 +54,8 @@ def convert(run: Path, output: Path, precision: str, flags: FlagThresholds | Non
 def write_rounded(
     output: Path, arrays: Mapping[str, Array], config: Config, facts: Facts, precision: str
 ) -> None:
-    """Round a model's float32 weights to a precision, "fp32" or "int8", and write them as a weights file.
+    """Round a model's float32 weights to a precision, "fp32" or "int8", and write them as a weights
+    file.
 
     Raises CheckpointError.
     """
@@ -59,8 +64,9 @@ def write_rounded(
 
 
 def round_arrays(arrays: Mapping[str, Array], precision: str) -> dict[str, Array]:
-    """Convert a model's finite float32 weights, by name, to the arrays that a weights file of a precision,
-    "fp32" or "int8", stores; weights.restore_weights turns them back, but for the rounding.
+    """Convert a model's finite float32 weights, by name, to the arrays that a weights file of a
+    precision, "fp32" or "int8", stores; weights.restore_weights turns them back, but for the
+    rounding.
     """
     arrays = without_zero_rows(arrays)
     if precision == "fp32":
@@ -93,7 +99,9 @@ def _rounded_norm(name: str, v: Array, length: str, g: Array) -> dict[str, Array
     flat = v.reshape(len(v), -1).astype(np.float64)
     folded = (flat * (g / np.linalg.norm(flat, axis=1))[:, None]).astype(np.float32)
     stored = _rounded(name, folded)
-    lengths = np.linalg.norm(restore_weights(stored)[name].astype(np.float64), axis=1).astype(np.float32)
+    lengths = np.linalg.norm(restore_weights(stored)[name].astype(np.float64), axis=1).astype(
+        np.float32
+    )
     nothing = lengths == 0
     if nothing.any():
         folded[nothing, 0] = 1
@@ -103,13 +111,17 @@ def _rounded_norm(name: str, v: Array, length: str, g: Array) -> dict[str, Array
 
 
 def quantise(matrix: Array) -> tuple[npt.NDArray[np.int8], Array]:
-    """Quantise a matrix (n_out, n_in) float32 to int8: return q (n_out, n_in), -127 to 127, and scales
-    (n_out,).
+    """Quantise a matrix (n_out, n_in) float32 to int8: return q (n_out, n_in), -127 to 127, and
+    scales (n_out,).
 
-    q * scales[:, None] approximates the matrix. A row of zeros has scale 0; NaN makes its row's scale NaN.
+    q * scales[:, None] approximates the matrix. A row of zeros has scale 0; NaN makes its row's
+    scale NaN.
     """
     largest = np.maximum(matrix.max(axis=1), -matrix.min(axis=1)).astype(np.float32)
     scales = largest / np.float32(LARGEST)
     finite = np.isfinite(scales) & (scales > 0)
-    q = np.where(finite[:, None], matrix, np.float32(0)) / np.where(finite, scales, np.float32(1))[:, None]
+    q = (
+        np.where(finite[:, None], matrix, np.float32(0))
+        / np.where(finite, scales, np.float32(1))[:, None]
+    )
     return np.rint(q).clip(-LARGEST, LARGEST).astype(np.int8), scales

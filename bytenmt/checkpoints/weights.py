@@ -1,7 +1,9 @@
-"""Read and write weights files: a model's tensors, with its configuration and facts in their metadata.
+"""Read and write weights files: a model's tensors, with its configuration and facts in their
+metadata.
 
-The format is safetensors. Tensors are NumPy arrays by the names of parameters, so that nothing here needs
-PyTorch. Matrices are float32, or int8 with a scale for each output; `restore_weights` makes float32 of both.
+The format is safetensors. Tensors are NumPy arrays by the names of parameters, so that nothing here
+needs PyTorch. Matrices are float32, or int8 with a scale for each output; `restore_weights` makes
+float32 of both.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ TRAINER = "trainer.pt"
 SEARCH = "search.json"  # search defaults that were tuned for a model, beside its weights
 PRECISIONS = {"fp32": "float32", "int8": "int8"}  # the type of the matrices
 SCALE = ":scale"  # suffix of the tensor with the scales of an int8 matrix
-# Suffix of the tensor that tells which rows of n-gram tables are stored, one bit per row, packed as by
-# numpy.packbits. All other rows are zero.
+# Suffix of the tensor that tells which rows of n-gram tables are stored, one bit per row, packed as
+# by numpy.packbits. All other rows are zero.
 ROWS = ":rows"
 
 Array = npt.NDArray[Any]
@@ -44,7 +46,9 @@ Which = Literal["best", "last"]
 class StoredWeights(NamedTuple):
     """The contents of a weights file."""
 
-    arrays: dict[str, Array]  # as they are stored, maybe int8; `restore_weights` makes float32 of them
+    arrays: dict[
+        str, Array
+    ]  # as they are stored, maybe int8; `restore_weights` makes float32 of them
     config: Config
     facts: Facts
     precision: str  # of the matrices: "fp32" or "int8"
@@ -56,7 +60,8 @@ def is_weights_file(path: Path) -> bool:
 
 
 def resolve_path(path: Path) -> Path:
-    """Return path/model.safetensors if that file exists (a published model), else the path unchanged."""
+    """Return path/model.safetensors if that file exists (a published model), else the path
+    unchanged."""
     published = path / PUBLISHED
     return published if published.is_file() else path
 
@@ -67,8 +72,9 @@ def has_checkpoint(run: Path) -> bool:
 
 
 def weights_path(path: Path, which: Which = "best") -> Path:
-    """Return the weights file for a path: the file itself, or that of a folder, model.safetensors if it has
-    one, else best.safetensors, or last.safetensors if that is missing; with `which` "last" that first.
+    """Return the weights file for a path: the file itself, or that of a folder, model.safetensors
+    if it has one, else best.safetensors, or last.safetensors if that is missing; with `which`
+    "last" that first.
 
     Raises CheckpointError where there is none.
     """
@@ -85,8 +91,9 @@ def weights_path(path: Path, which: Which = "best") -> Path:
 def read_run(path: Path, which: Which = "best") -> tuple[Path, StoredWeights]:
     """Read a weights file, or that of a folder (see weights_path); return its path and contents.
 
-    Search defaults beside the weights, in search.json, replace those in the file. Raises CheckpointError
-    where it cannot be read, does not fit its configuration, or has values that are not finite.
+    Search defaults beside the weights, in search.json, replace those in the file. Raises
+    CheckpointError where it cannot be read, does not fit its configuration, or has values that are
+    not finite.
     """
     file = weights_path(path, which)
     config, facts, precision = read_header(file)
@@ -101,12 +108,14 @@ def read_run(path: Path, which: Which = "best") -> tuple[Path, StoredWeights]:
 
 
 def read_config(path: Path) -> Config:
-    """Return the configuration of a weights file, or of a folder's last weights. Raises CheckpointError."""
+    """Return the configuration of a weights file, or of a folder's last weights. Raises
+    CheckpointError."""
     return read_header(weights_path(path, "last"))[0]
 
 
 def read_header(file: Path) -> tuple[Config, Facts, str]:
-    """Read configuration, facts and precision ("fp32" or "int8") of a weights file, without its tensors.
+    """Read configuration, facts and precision ("fp32" or "int8") of a weights file, without its
+    tensors.
 
     Raises CheckpointError.
     """
@@ -130,18 +139,24 @@ def metadata_of(config: Config, facts: Facts, precision: str = "fp32") -> dict[s
 
 
 def parse_metadata(metadata: Mapping[str, str], file: Path) -> tuple[Config, Facts, str]:
-    """Return what `metadata_of` was called with. file: for the message of the CheckpointError that is raised
-    for other metadata."""
+    """Return what `metadata_of` was called with. file: for the message of the CheckpointError that
+    is raised for other metadata."""
     if metadata.get("format") != FORMAT:
-        raise CheckpointError(f"{file} does not hold the weights of a model of this version of bytenmt")
+        raise CheckpointError(
+            f"{file} does not hold the weights of a model of this version of bytenmt"
+        )
     try:
         config = parse_stored_config(json.loads(metadata["config"]))
         facts = parse_facts(json.loads(metadata["facts"]))
     except (ConfigError, KeyError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{file}: its configuration or facts cannot be read: {error}") from None
+        raise CheckpointError(
+            f"{file}: its configuration or facts cannot be read: {error}"
+        ) from None
     precision = metadata.get("precision", "fp32")
     if precision not in PRECISIONS:
-        raise CheckpointError(f"{file} is in the precision {shorten(precision)}: expected fp32 or int8")
+        raise CheckpointError(
+            f"{file} is in the precision {shorten(precision)}: expected fp32 or int8"
+        )
     return config, facts, precision
 
 
@@ -157,8 +172,9 @@ def _read_arrays(file: Path) -> dict[str, Array]:
 def write_weights_file(
     path: Path, arrays: Mapping[str, Array], config: Config, facts: Facts, precision: str = "fp32"
 ) -> None:
-    """Write a weights file from arrays in the form in which they are stored (nothing is converted here; see
-    without_zero_rows and quantize.round_arrays). Equal contents give equal bytes. Raises CheckpointError.
+    """Write a weights file from arrays in the form in which they are stored (nothing is converted
+    here; see without_zero_rows and quantize.round_arrays). Equal contents give equal bytes. Raises
+    CheckpointError.
     """
     data = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
     # The library does not keep the order of metadata: they are written into the header here.
@@ -170,8 +186,8 @@ def write_weights_file(
 
 
 def restore_weights(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Convert the arrays of a weights file to a model's float32 weights by name: int8 matrices are multiplied
-    by their scales, and n-gram tables get back their rows of zeros."""
+    """Convert the arrays of a weights file to a model's float32 weights by name: int8 matrices are
+    multiplied by their scales, and n-gram tables get back their rows of zeros."""
     whole: dict[str, Array] = {}
     for name, array in arrays.items():
         if name + SCALE in arrays:
@@ -188,8 +204,8 @@ def restore_weights(arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def without_zero_rows(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return a model's arrays without the rows of its n-gram tables that are all zeros, to save space, and
-    with a bit mask of the rows that are there; `restore_weights` is the inverse."""
+    """Return a model's arrays without the rows of its n-gram tables that are all zeros, to save
+    space, and with a bit mask of the rows that are there; `restore_weights` is the inverse."""
     table = arrays.get(NGRAM_TABLES)
     if table is None:
         return dict(arrays)
@@ -198,11 +214,12 @@ def without_zero_rows(arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def describe_misfit(arrays: Mapping[str, Array], config: Config, precision: str) -> str | None:
-    """Return what is wrong with the stored tensors of a model, as the rest of a sentence that begins with the
-    file's name; None if names, types and shapes fit the configuration and all values are finite.
+    """Return what is wrong with the stored tensors of a model, as the rest of a sentence that
+    begins with the file's name; None if names, types and shapes fit the configuration and all
+    values are finite.
 
-    arrays: all tensors of the file by name, scales included. precision: of the matrices in it, "fp32" or
-    "int8".
+    arrays: all tensors of the file by name, scales included. precision: of the matrices in it,
+    "fp32" or "int8".
     """
     stored: Kinds = {name: (array.dtype.name, array.shape) for name, array in arrays.items()}
     expected: Kinds = {}
@@ -214,7 +231,9 @@ def describe_misfit(arrays: Mapping[str, Array], config: Config, precision: str)
         expected[name] = PRECISIONS[precision] if is_matrix(name, shape) else "float32", shape
         if expected[name][0] == "int8":
             expected[name + SCALE] = "float32", shape[:1]
-    wrong = sorted(name for name in stored.keys() | expected.keys() if stored.get(name) != expected.get(name))
+    wrong = sorted(
+        name for name in stored.keys() | expected.keys() if stored.get(name) != expected.get(name)
+    )
     if wrong:
         kinds = [_describe_kind(some.get(wrong[0])) for some in (stored, expected)]
         return (
@@ -223,7 +242,9 @@ def describe_misfit(arrays: Mapping[str, Array], config: Config, precision: str)
         )
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            return f"is not usable: {shorten(name)} holds what is no number, its training has diverged"
+            return (
+                f"is not usable: {shorten(name)} holds what is no number, its training has diverged"
+            )
     return None
 
 
@@ -235,7 +256,8 @@ def _describe_kind(kind: tuple[str, tuple[int, ...]] | None) -> str:
 
 
 def read_search(folder: Path) -> SearchDefaults | None:
-    """Read the tuned search settings, search.json, of a folder; None without one. Raises CheckpointError."""
+    """Read the tuned search settings, search.json, of a folder; None without one. Raises
+    CheckpointError."""
     path = folder / SEARCH
     if not path.is_file():
         return None
@@ -248,7 +270,8 @@ def read_search(folder: Path) -> SearchDefaults | None:
 def prepare_output(output: Path, inputs: Sequence[Path]) -> None:
     """Create the folder of a weights file that is to be written.
 
-    Raises CheckpointError for a name without .safetensors, of an input, or of a model in a run folder.
+    Raises CheckpointError for a name without .safetensors, of an input, or of a model in a run
+    folder.
     """
     if not is_weights_file(output):
         raise CheckpointError(f"-o {output}: give a name that ends in .safetensors")

@@ -15,7 +15,8 @@ from bytenmt.errors import BytenmtError, DataError
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptOptions(LanguageOptions):
-    """The options of `bytenmt adapt`: output, the new folder of the adapted model, and a random seed."""
+    """The options of `bytenmt adapt`: output, the new folder of the adapted model, and a random
+    seed."""
 
     output: Path = option(
         MISSING, "Folder of the adapted model; it must not hold a model yet.", "-o", "--output"
@@ -27,10 +28,11 @@ class AdaptOptions(LanguageOptions):
 def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) -> None:
     """Adapt a model to the translations of a project.
 
-    MEMORY is a TMX, XLIFF or PO file, or a .tsv table of lines `source TAB translation` as the server writes
-    with --suggestions. It needs 20 or more translations. A fifth of them is held out to stop the training and
-    to measure the result. Of a model with tables of n-grams, such as those in the clone, only the tables of
-    long n-grams and of words learn, so that it hardly gets worse on other text. It takes one to two minutes.
+    MEMORY is a TMX, XLIFF or PO file, or a .tsv table of lines `source TAB translation` as the
+    server writes with --suggestions. It needs 20 or more translations. A fifth of them is held out
+    to stop the training and to measure the result. Of a model with tables of n-grams, such as those
+    in the clone, only the tables of long n-grams and of words learn, so that it hardly gets worse
+    on other text. It takes one to two minutes.
     """
     from bytenmt.checkpoints.weights import BEST, LAST, PUBLISHED, read_run
     from bytenmt.training.adaptation import adapt as adapt_model
@@ -62,7 +64,8 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) ->
 
 
 def _lines(path: Path, pair: tuple[str, str] | None, limit: int) -> Iterator[tuple[str, str]]:
-    """Yield the translated lines of a file, as a model sees them. limit: bytes of a line, not exceeded."""
+    """Yield the translated lines of a file, as a model sees them. limit: bytes of a line, not
+    exceeded."""
     from bytenmt.documents import formats
     from bytenmt.documents.lines import UnitLine, split_unit
     from bytenmt.documents.unit import to_markup
@@ -70,7 +73,8 @@ def _lines(path: Path, pair: tuple[str, str] | None, limit: int) -> Iterator[tup
     kind = formats.format_of(path, "name a table .tsv; there are")
     for source, target, *_ in formats.unit_pairs(path, kind, pair):
         sides = [
-            [line for line in split_unit(parts) if isinstance(line, UnitLine)] for parts in (source, target)
+            [line for line in split_unit(parts) if isinstance(line, UnitLine)]
+            for parts in (source, target)
         ]
         for line, translation in zip(*sides, strict=True) if len(sides[0]) == len(sides[1]) else ():
             texts = to_markup(line.parts), to_markup(translation.parts)

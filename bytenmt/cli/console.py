@@ -1,7 +1,7 @@
 """Print lines on stderr, and on a terminal a progress bar below them.
 
-Off a terminal, a training prints a line every half minute, with the time left. Imports nothing heavy before
-a bar is drawn.
+Off a terminal, a training prints a line every half minute, with the time left. Imports nothing
+heavy before a bar is drawn.
 """
 
 from __future__ import annotations
@@ -43,8 +43,11 @@ class Console(Reporter):
             self.say(f"bytenmt: {line}")
 
     @contextmanager
-    def bar(self, total: float | None, unit: str, begun: float = 0, what: str = "") -> Iterator[Bar]:
-        """Show a progress bar on a terminal; arguments as in Reporter.bar. None for `total` shows none.
+    def bar(
+        self, total: float | None, unit: str, begun: float = 0, what: str = ""
+    ) -> Iterator[Bar]:
+        """Show a progress bar on a terminal; arguments as in Reporter.bar. None for `total` shows
+        none.
 
         Off a terminal, work without a unit, such as a training, prints a line from time to time.
         """

@@ -30,12 +30,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoringOptions:
-    """The options of `bytenmt evaluate` on the texts to score (hyps: translations) and on what is printed."""
+    """The options of `bytenmt evaluate` on the texts to score (hyps: translations) and on what is
+    printed."""
 
     src: Path | None = option(None, "Source side of the test set, one sentence per line.")
     ref: Path | None = option(None, "Reference translation of --src.", "--ref", "--tgt")
     hyps: tuple[Path, ...] = option(
-        (), "Also score this existing translation, for which no model is needed; may be repeated.", "--hyp"
+        (),
+        "Also score this existing translation, for which no model is needed; may be repeated.",
+        "--hyp",
     )
     tokenize: str = option(
         "13a",
@@ -52,15 +55,18 @@ class ScoringOptions:
     json: bool = option(False, "Print one JSON object instead of lines.")
 
 
-@command("evaluate", models(help="Several models are compared.", least=0), settings("search", "sampling"))
+@command(
+    "evaluate", models(help="Several models are compared.", least=0), settings("search", "sampling")
+)
 def evaluate(
     runs: tuple[Path, ...], scoring: ScoringOptions, settings: dict[str, Any], engine: EngineSpec
 ) -> None:
     """Score translations by chrF, BLEU and bits per byte.
 
-    Translates --src and compares the result with --ref. chrF and BLEU come with sacreBLEU's signatures.
-    Several models give a table; p is the p-value of the difference from the first one, by sacreBLEU's paired
-    bootstrap, and runs that differ only in their seeds get mean and standard deviation.
+    Translates --src and compares the result with --ref. chrF and BLEU come with sacreBLEU's
+    signatures. Several models give a table; p is the p-value of the difference from the first one,
+    by sacreBLEU's paired bootstrap, and runs that differ only in their seeds get mean and standard
+    deviation.
     """
     from bytenmt.cli import inputs
     from bytenmt.data.corpus import ParallelCorpus
@@ -70,7 +76,9 @@ def evaluate(
     src, ref, hyps = scoring.src, scoring.ref, scoring.hyps
     check_output(scoring.curves, src, ref, *hyps)
     if not runs and (not hyps or scoring.log_probabilities):
-        raise click.UsageError("Missing the model: give MODEL, or --hyp without --log-probabilities.")
+        raise click.UsageError(
+            "Missing the model: give MODEL, or --hyp without --log-probabilities."
+        )
     # Names for the table: the last parts of the paths where these differ.
     names = [printable(path.resolve().name) for path in (*runs, *hyps)]
     if len(set(names)) < len(names):
@@ -96,7 +104,9 @@ def evaluate(
 
     hypotheses = [inputs.open_text(hyp) for hyp in hyps]
     for text in hypotheses:
-        ParallelCorpus.from_texts(text, corpus.tgt, keep_empty=True)  # raises where line counts differ
+        ParallelCorpus.from_texts(
+            text, corpus.tgt, keep_empty=True
+        )  # raises where line counts differ
     systems: list[System] = []
     for name, run in zip(names, runs, strict=False):
         texts, made_with, of_model = _translate(run, corpus, checked, engine)
@@ -113,7 +123,8 @@ def evaluate(
 
 
 def _draw_curves(runs: dict[str, Path], output: Path) -> None:
-    """Draw the learning curves of the runs that have a log of metrics, and name those that have none."""
+    """Draw the learning curves of the runs that have a log of metrics, and name those that have
+    none."""
     from bytenmt.evaluation.comparison import read_metrics
     from bytenmt.evaluation.plots import check_picture, learning_curves, png
 
@@ -129,8 +140,11 @@ def _draw_curves(runs: dict[str, Path], output: Path) -> None:
     CONSOLE.say(f"{output}: written")
 
 
-def _print_log_probabilities(runs: Sequence[Path], corpus: ParallelCorpus, spec: EngineSpec) -> None:
-    """Print two numbers for each line and model, EOS included: log p(target | source), and bits per byte."""
+def _print_log_probabilities(
+    runs: Sequence[Path], corpus: ParallelCorpus, spec: EngineSpec
+) -> None:
+    """Print two numbers for each line and model, EOS included: log p(target | source), and bits per
+    byte."""
     from bytenmt.cli import inputs
     from bytenmt.evaluation.likelihood import log_probabilities
 
@@ -141,13 +155,16 @@ def _print_log_probabilities(runs: Sequence[Path], corpus: ParallelCorpus, spec:
         columns.append(log_probabilities(runtime.make_reader(), corpus).tolist())
     for *nats, n_bytes in zip(*columns, corpus.target_lengths.tolist(), strict=True):
         bits = [-value / math.log(2) / n_bytes if n_bytes else math.inf for value in nats]
-        click.echo("\t".join(f"{value:.6f}\t{cost:.6f}" for value, cost in zip(nats, bits, strict=True)))
+        click.echo(
+            "\t".join(f"{value:.6f}\t{cost:.6f}" for value, cost in zip(nats, bits, strict=True))
+        )
 
 
 def _translate(
     run: Path, corpus: ParallelCorpus, settings: Settings, spec: EngineSpec
 ) -> tuple[list[str], list[str], dict[str, Any]]:
-    """Return a model's translations of a corpus, how they were made, and fields of System about the model."""
+    """Return a model's translations of a corpus, how they were made, and fields of System about the
+    model."""
     from bytenmt.architectures.parameters import n_parameters
     from bytenmt.cli import inputs
     from bytenmt.config.schema import architecture
@@ -157,7 +174,9 @@ def _translate(
     runtime = inputs.load_models((run,), spec)
     inputs.check_source(run, runtime.has_source, corpus.src)
     assert corpus.src is not None
-    results = inputs.translate_lines(Translator.from_runtime(runtime, settings), list(corpus.src), 1000)
+    results = inputs.translate_lines(
+        Translator.from_runtime(runtime, settings), list(corpus.src), 1000
+    )
     log_p = log_probabilities(runtime.make_reader(), corpus)
     config = runtime.runs[0].config
     of_model = {

@@ -32,7 +32,8 @@ def standard_input() -> BufferedReader:
 
 
 def check_output(output: Path | None, *inputs: Path | None) -> None:
-    """Create the folder of an output file; raise BytenmtError if it is a folder, or one of the inputs.
+    """Create the folder of an output file; raise BytenmtError if it is a folder, or one of the
+    inputs.
 
     None, for a standard stream or no file, is skipped.
     """
@@ -69,9 +70,9 @@ def writer(path: Path | None) -> Iterator[BinaryIO]:
 def resumable_writer(path: Path, resume: bool) -> Iterator[tuple[BinaryIO, int]]:
     """Open .NAME.part, which becomes the file NAME at the end of the context.
 
-    Yields the open file and the number of lines that it has already. resume: keep the whole lines that an
-    interrupted command has written there; otherwise BytenmtError is raised if there are some. After an error
-    it stays, unless empty.
+    Yields the open file and the number of lines that it has already. resume: keep the whole lines
+    that an interrupted command has written there; otherwise BytenmtError is raised if there are
+    some. After an error it stays, unless empty.
     """
     path = path.resolve()  # a link stays one
     part = path.with_name(f".{path.name}.part")

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 
 def check_settings(values: Mapping[str, Any]) -> Settings:
-    """Return the values of options, by name, as checked Settings of the search; others have their defaults.
+    """Return the values of options, by name, as checked Settings of the search; others have their
+    defaults.
 
     Warns of options without effect. Raises BytenmtError for a value that is not allowed.
     """
@@ -45,13 +46,15 @@ def load_models(runs: Sequence[Path], spec: EngineSpec) -> Runtime:
         CONSOLE.detail(f"{run.file}: {name}, {_update(run)}, stored in {run.precision}")
     precisions = ", ".join(dict.fromkeys(precision_of(run.precision, spec) for run in runtime.runs))
     threads = f", {n_threads(spec)} threads" if spec.device == "cpu" else ""
-    CONSOLE.detail(f"engine {spec.engine} on {spec.device}, {precisions}{threads}; loaded in {seconds:.2f} s")
+    CONSOLE.detail(
+        f"engine {spec.engine} on {spec.device}, {precisions}{threads}; loaded in {seconds:.2f} s"
+    )
     return runtime
 
 
 def provenance(runtime: Runtime) -> list[str]:
-    """Return how translations were made, as short texts: of each model the hash of its configuration, the
-    training update of its weights, its precision and the engine."""
+    """Return how translations were made, as short texts: of each model the hash of its
+    configuration, the training update of its weights, its precision and the engine."""
     lines = []
     for run in runtime.runs:
         lines += [f"configuration {fingerprint(run.config)}", _update(run)]
@@ -90,7 +93,8 @@ def open_text(path: Path) -> TextFile:
 
 
 def open_pairs(src: Path | None, tgt: Path) -> ParallelCorpus:
-    """Open parallel files as a corpus that keeps empty and long lines. src=None: target lines alone."""
+    """Open parallel files as a corpus that keeps empty and long lines. src=None: target lines
+    alone."""
     from bytenmt.data.corpus import ParallelCorpus
 
     source = None if src is None else open_text(src)

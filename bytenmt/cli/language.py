@@ -53,11 +53,13 @@ class GenerateOptions:
     models("MODEL [FILE]", "Several models predict as an ensemble."),
     dataclass_options("engine", EngineSpec, ("engine", "device", "threads")),
 )
-def predict(runs: tuple[Path, ...], files: tuple[Path, ...], how: PredictOptions, engine: EngineSpec) -> None:
+def predict(
+    runs: tuple[Path, ...], files: tuple[Path, ...], how: PredictOptions, engine: EngineSpec
+) -> None:
     """Print the bits per byte of a text under a language model.
 
-    The text is FILE, or stdin: any bytes of any length, which are read as one stream, in constant memory.
-    With --per-byte the summary goes to stderr.
+    The text is FILE, or stdin: any bytes of any length, which are read as one stream, in constant
+    memory. With --per-byte the summary goes to stderr.
     """
     from bytenmt.cli import inputs
     from bytenmt.language.summary import PredictionSummary, json_lines
@@ -67,7 +69,9 @@ def predict(runs: tuple[Path, ...], files: tuple[Path, ...], how: PredictOptions
         file.stat()  # an OSError now, and not after the n-gram has been made
     runtime = inputs.load_models(runs, replace(engine, precision="fp32"))
     if runtime.has_source:
-        raise BytenmtError(f"{runs[0]} is a translation model: use `bytenmt evaluate --log-probabilities`")
+        raise BytenmtError(
+            f"{runs[0]} is a translation model: use `bytenmt evaluate --log-probabilities`"
+        )
     baseline = None
     if how.reference:
         try:
@@ -88,7 +92,8 @@ def predict(runs: tuple[Path, ...], files: tuple[Path, ...], how: PredictOptions
 
 
 def _baseline(texts: tuple[TextFact, ...]) -> NGramBaseline:
-    """Return the n-gram of a model's training texts. Raises DataError if none is known or one changed."""
+    """Return the n-gram of a model's training texts. Raises DataError if none is known or one
+    changed."""
     from bytenmt.data.text_file import read_bytes
     from bytenmt.language.ngram import NGramBaseline
 

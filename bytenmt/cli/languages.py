@@ -33,7 +33,8 @@ class LanguageOptions:
 
 
 def model_languages(corpora: Sequence[PairFiles]) -> Direction | None:
-    """Return the languages of a model by the names of its training files, such as train.en and train.de.gz.
+    """Return the languages of a model by the names of its training files, such as train.en and
+    train.de.gz.
 
     None if the files of a side have no language in their names, or several.
     """
@@ -48,8 +49,8 @@ def agreed_languages(
 ) -> Direction | None:
     """Return the languages of --pair, else of the model; None if they are not known.
 
-    corpora: the training files of the model `run`. tell: called with a line for each side where --pair and
-    the model have different languages; regions (de-AT) may differ.
+    corpora: the training files of the model `run`. tell: called with a line for each side where
+    --pair and the model have different languages; regions (de-AT) may differ.
     """
     trained_on = model_languages(corpora)
     for side, code, other in zip(("source", "target"), pair or (), trained_on or (), strict=False):

@@ -1,8 +1,9 @@
-"""Read lines, translate them and write the translations in order, for files and for streams without an end.
+"""Read lines, translate them and write the translations in order, for files and for streams without
+an end.
 
-A thread reads a stream into a small buffer. A client that sends a line and waits gets its translation at
-once; lines that arrive faster are translated together. Memory is bounded: if the reader of the output is
-slow, the input is read slowly.
+A thread reads a stream into a small buffer. A client that sends a line and waits gets its
+translation at once; lines that arrive faster are translated together. Memory is bounded: if the
+reader of the output is slow, the input is read slowly.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ LONGEST_LINE = 1 << 24  # bytes: what never ends is no line
 STANDARD_INPUT = "standard input"
 LINES_CHECKED = 100  # of a stream, after which its encoding is checked
 
-# Formats results. Its other arguments: the number of the first line, from 0; seconds since each line arrived.
+# Formats results. Its other arguments: the number of the first line, from 0; seconds since each
+# line arrived.
 OutputFormat = Callable[[Sequence[TranslationResult], int, Sequence[float]], bytes]
 
 
@@ -39,23 +41,30 @@ class InputLine(NamedTuple):
     at: float
 
 
-def format_plain(results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
-    """Return the best translations, a line each. `first` and `seconds`, for other formats, are ignored."""
+def format_plain(
+    results: Sequence[TranslationResult], first: int, seconds: Sequence[float]
+) -> bytes:
+    """Return the best translations, a line each. `first` and `seconds`, for other formats, are
+    ignored."""
     return b"".join(result.best.text + b"\n" for result in results)
 
 
 class LineQueue(Queue["InputLine | Exception | None"]):
-    """A bounded queue of lines from the thread that reads; its last item is None, or the error of reading."""
+    """A bounded queue of lines from the thread that reads; its last item is None, or the error of
+    reading."""
 
     def batches(self) -> Iterator[list[InputLine]]:
-        """Yield the lines that have arrived, at least one and at most maxsize, until the end of input.
+        """Yield the lines that have arrived, at least one and at most maxsize, until the end of
+        input.
 
         Raises the error that ended the reading after the lines before it.
         """
         while isinstance(item := self.get(), InputLine):
             lines = [item]
             while (
-                len(lines) < self.maxsize and not self.empty() and isinstance(item := self.get(), InputLine)
+                len(lines) < self.maxsize
+                and not self.empty()
+                and isinstance(item := self.get(), InputLine)
             ):
                 lines.append(item)
             yield lines
@@ -79,8 +88,8 @@ class LineFilter:
     """Translates the lines of a file or a stream and writes the translations to `output` in order.
 
     translate: called with lines and the number of the first one, from 0. form: formats the results.
-    buffer_size: lines that are translated together. n_done: the number of lines that the output has already,
-    which are skipped.
+    buffer_size: lines that are translated together. n_done: the number of lines that the output has
+    already, which are skipped.
     """
 
     translate: Callable[[Sequence[bytes], int], list[TranslationResult]]
@@ -90,7 +99,8 @@ class LineFilter:
     n_done: int = 0
 
     def file(self, text: TextFile) -> None:
-        """Translate all lines of a file to the output, with a progress bar where stderr is a terminal."""
+        """Translate all lines of a file to the output, with a progress bar where stderr is a
+        terminal."""
         n, size = len(text), self.buffer_size
         batches = (
             [InputLine(text.line(k), time.monotonic()) for k in range(first, min(first + size, n))]
@@ -100,7 +110,8 @@ class LineFilter:
             self._answer_all(batches, bar)
 
     def stream(self, input: BinaryIO, name: str = STANDARD_INPUT) -> None:
-        """Translate the lines of a stream to the output, each batch as soon as its lines have arrived.
+        """Translate the lines of a stream to the output, each batch as soon as its lines have
+        arrived.
 
         Raises the DataError or OSError of the input, once the lines before it are written.
         """
@@ -142,7 +153,9 @@ def read_lines(input: BinaryIO, name: str) -> Iterator[InputLine]:
     while line := input.readline(LONGEST_LINE + 1):
         n_lines += 1
         if len(line) > LONGEST_LINE:
-            raise DataError(f"{name}, line {n_lines} has over {LONGEST_LINE:,} bytes: split it into lines")
+            raise DataError(
+                f"{name}, line {n_lines} has over {LONGEST_LINE:,} bytes: split it into lines"
+            )
         n_repaired += first_invalid(line) >= 0
         if n_lines <= LINES_CHECKED:
             sample += line
@@ -155,7 +168,8 @@ def read_lines(input: BinaryIO, name: str) -> Iterator[InputLine]:
 
 
 def clean(line: bytes, number: int) -> bytes:
-    """Remove the line end, and from line 1 the byte order mark, and replace invalid UTF-8 by U+FFFD."""
+    """Remove the line end, and from line 1 the byte order mark, and replace invalid UTF-8 by
+    U+FFFD."""
     if line.endswith(b"\n"):
         line = line[:-2] if line.endswith(b"\r\n") else line[:-1]
     if number == 1:

@@ -1,7 +1,8 @@
 """The program `bytenmt`: its group of commands.
 
-The module of a command is imported on demand, and heavy modules inside the command, so that --help is quick.
-Results go to stdout, everything else to stderr; a BytenmtError is one line there and exit code 1.
+The module of a command is imported on demand, and heavy modules inside the command, so that --help
+is quick. Results go to stdout, everything else to stderr; a BytenmtError is one line there and exit
+code 1.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ COMMANDS = {  # and the modules of bytenmt.cli that define them
 
 
 class MainGroup(click.Group):
-    """The program's group of commands: imports their modules on demand, and prints an error as one line."""
+    """The program's group of commands: imports their modules on demand, and prints an error as one
+    line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, sorted, without importing their modules."""
@@ -78,7 +80,8 @@ class MainGroup(click.Group):
 
 
 def _report(error: Exception) -> int:
-    """Print one line about an error and return the exit code; raise one that is a fault of the program."""
+    """Print one line about an error and return the exit code; raise one that is a fault of the
+    program."""
     match error:
         case click.ClickException():
             message = error.format_message()
@@ -93,7 +96,9 @@ def _report(error: Exception) -> int:
         case MemoryError():
             line = "out of memory: use smaller batches (--max-tokens, --buffer-size), or a larger machine"
         case OSError():
-            line = ": ".join(str(part) for part in (error.filename, error.strerror) if part) or str(error)
+            line = ": ".join(str(part) for part in (error.filename, error.strerror) if part) or str(
+                error
+            )
         case _:
             raise error
     click.echo(printable(f"bytenmt: {line}"), err=True)
@@ -101,7 +106,8 @@ def _report(error: Exception) -> int:
 
 
 @click.group(
-    cls=MainGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=MainGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="bytenmt")
 def main() -> None:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class InfoOptions(PresetOptions):
-    """The options of `bytenmt info`. properties: print a table of complexity and path lengths instead."""
+    """The options of `bytenmt info`. properties: print a table of complexity and path lengths
+    instead."""
 
     properties: bool = option(
         False,
@@ -30,13 +31,18 @@ class InfoOptions(PresetOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertOptions:
-    """The options of `bytenmt convert`. precision: of the weight matrices in the new file, int8 or fp32."""
+    """The options of `bytenmt convert`. precision: of the weight matrices in the new file, int8 or
+    fp32."""
 
     output: Path = option(MISSING, "Weights file to write, FILE.safetensors.", "-o", "--output")
     precision: str = option(
-        "int8", "Precision of the weight matrices; all other tensors stay fp32.", choices=("fp32", "int8")
+        "int8",
+        "Precision of the weight matrices; all other tensors stay fp32.",
+        choices=("fp32", "int8"),
     )
-    valid_src: Path | None = option(None, "Source text on which the thresholds of flags are calibrated.")
+    valid_src: Path | None = option(
+        None, "Source text on which the thresholds of flags are calibrated."
+    )
     valid_tgt: Path | None = option(None, "Reference translation of --valid-src.")
 
 
@@ -44,9 +50,9 @@ class ConvertOptions:
 def info(runs: tuple[Path, ...], how: InfoOptions) -> None:
     """Print the size, cost and configuration of a model.
 
-    MODEL is a run folder or a weights file, ARCH the name of an architecture, whose --preset and --set may be
-    given; --set model.source=false describes a language model. The output is TOML, a valid file for
-    `bytenmt train --config`.
+    MODEL is a run folder or a weights file, ARCH the name of an architecture, whose --preset and
+    --set may be given; --set model.source=false describes a language model. The output is TOML, a
+    valid file for `bytenmt train --config`.
     """
     from bytenmt.decoding.model_summary import config_of, model_description
 
@@ -54,7 +60,9 @@ def info(runs: tuple[Path, ...], how: InfoOptions) -> None:
         from bytenmt.evaluation.properties import table
 
         names = [*map(str, runs)] or ARCHITECTURES
-        click.echo(table([(name, config_of(name, how.preset, how.assignments).model) for name in names]))
+        click.echo(
+            table([(name, config_of(name, how.preset, how.assignments).model) for name in names])
+        )
         return
     if len(runs) != 1:
         raise click.UsageError(f"{len(runs)} models: expected one MODEL or ARCH, or --properties.")
@@ -65,9 +73,9 @@ def info(runs: tuple[Path, ...], how: InfoOptions) -> None:
 def convert(runs: tuple[Path, ...], how: ConvertOptions) -> None:
     """Quantise a model to int8, or convert it back to fp32.
 
-    MODEL is a run folder, whose best checkpoint is used, or a weights file. Every command accepts the file
-    that is written as MODEL. The thresholds of flags are calibrated on --valid-src and --valid-tgt, or on the
-    validation text of MODEL if it still exists and has 100 lines.
+    MODEL is a run folder, whose best checkpoint is used, or a weights file. Every command accepts
+    the file that is written as MODEL. The thresholds of flags are calibrated on --valid-src and
+    --valid-tgt, or on the validation text of MODEL if it still exists and has 100 lines.
     """
     from bytenmt.checkpoints.quantize import convert as write_converted
     from bytenmt.checkpoints.weights import prepare_output
@@ -85,7 +93,8 @@ def convert(runs: tuple[Path, ...], how: ConvertOptions) -> None:
 
 
 def _own_validation_text(run: Path) -> list[Path]:
-    """Return the files that a run was validated on, two or a table, if they are there with enough lines."""
+    """Return the files that a run was validated on, two or a table, if they are there with enough
+    lines."""
     from bytenmt.checkpoints.weights import is_weights_file, read_run, resolve_path
     from bytenmt.data.text_file import TextFile
     from bytenmt.evaluation.judge import FEWEST_LINES
@@ -95,7 +104,11 @@ def _own_validation_text(run: Path) -> list[Path]:
     if valid is None or not valid.has_source:
         return []
     paths = [path for path in (valid.src, valid.tgt, valid.tsv) if path is not None]
-    return paths if all(map(Path.is_file, paths)) and len(TextFile.open(paths[-1])) >= FEWEST_LINES else []
+    return (
+        paths
+        if all(map(Path.is_file, paths)) and len(TextFile.open(paths[-1])) >= FEWEST_LINES
+        else []
+    )
 
 
 def _calibrate_flags(run: Path, paths: Sequence[Path]) -> FlagThresholds:

@@ -33,8 +33,8 @@ class HeadedOption(click.Option):
 
 
 def common_options() -> list[click.Parameter]:
-    """Return the options -q, -v and --plugin, which every command has but does not get as arguments: -q and
-    -v are stored in ctx.meta, and --plugin loads its files."""
+    """Return the options -q, -v and --plugin, which every command has but does not get as
+    arguments: -q and -v are stored in ctx.meta, and --plugin loads its files."""
 
     def store(ctx: click.Context, param: click.Parameter, is_set: bool) -> None:
         ctx.meta[f"bytenmt.{param.name}"] = is_set
@@ -51,7 +51,9 @@ def common_options() -> list[click.Parameter]:
     return [
         HeadedOption(["--plugin"], **plugin),
         HeadedOption(["-q", "--quiet"], help="Print only errors on stderr.", **flag),
-        HeadedOption(["-v", "--verbose"], help="Print details on stderr, such as the chosen engine.", **flag),
+        HeadedOption(
+            ["-v", "--verbose"], help="Print details on stderr, such as the chosen engine.", **flag
+        ),
     ]
 
 
@@ -85,8 +87,8 @@ class Command(click.Command):
 class OptionGroup(NamedTuple):
     """Click parameters that give one or more arguments of a command's function, see `command`.
 
-    name: the first of these arguments. take: called with the values of all parameters by name; removes its
-    own ones and returns the arguments.
+    name: the first of these arguments. take: called with the values of all parameters by name;
+    removes its own ones and returns the arguments.
     """
 
     name: str
@@ -94,12 +96,14 @@ class OptionGroup(NamedTuple):
     take: Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def command(name: str, *groups: OptionGroup, **context: Any) -> Callable[[Callable[..., None]], Command]:
+def command(
+    name: str, *groups: OptionGroup, **context: Any
+) -> Callable[[Callable[..., None]], Command]:
     """Return a decorator that makes a click command of a function, with its docstring as the help.
 
-    An argument of the function that has the name of a group gets its value from that group; for an argument
-    whose type is a dataclass, the options are the fields that this declares by config.fields.option. context:
-    settings of the click command's contexts.
+    An argument of the function that has the name of a group gets its value from that group; for an
+    argument whose type is a dataclass, the options are the fields that this declares by
+    config.fields.option. context: settings of the click command's contexts.
     """
 
     def decorate(function: Callable[..., None]) -> Command:
@@ -124,7 +128,8 @@ def command(name: str, *groups: OptionGroup, **context: Any) -> Callable[[Callab
 
 
 class OptionValue(click.ParamType):  # type: ignore[type-arg]  # which is generic in the latest alone
-    """The click type of an option: converts a value by Option.convert, or tells why it is not allowed."""
+    """The click type of an option: converts a value by Option.convert, or tells why it is not
+    allowed."""
 
     def __init__(self, option: Option) -> None:
         self.option = option
@@ -145,8 +150,8 @@ class OptionValue(click.ParamType):  # type: ignore[type-arg]  # which is generi
 
 
 def click_option(option: Option, heading: str) -> HeadedOption:
-    """Convert an Option to click's, None where it is left out. heading: that of --help for an option that
-    names none."""
+    """Convert an Option to click's, None where it is left out. heading: that of --help for an
+    option that names none."""
     names = [*(option.flags or (option.long,)), option.name]
     help = option.help
     more: dict[str, Any] = {"required": True} if option.default is MISSING else {"default": None}
@@ -163,10 +168,11 @@ def click_option(option: Option, heading: str) -> HeadedOption:
 
 
 def dataclass_options(name: str, kind: Any, only: Sequence[str] = ()) -> OptionGroup:
-    """Return the options that a dataclass declares, of which the command's argument `name` gets an instance.
+    """Return the options that a dataclass declares, of which the command's argument `name` gets an
+    instance.
 
-    kind: the dataclass; its attribute `heading`, if any, is that of --help. only: names of the fields to
-    offer; empty: all.
+    kind: the dataclass; its attribute `heading`, if any, is that of --help. only: names of the
+    fields to offer; empty: all.
     """
     heading = getattr(kind, "heading", OPTIONS)
     options = [option for option in options_of(kind).values() if not only or option.name in only]
@@ -178,22 +184,27 @@ def dataclass_options(name: str, kind: Any, only: Sequence[str] = ()) -> OptionG
 def given_options(
     name: str, options: Iterable[Option], heading: str = OPTIONS, kind: Callable[..., Any] = dict
 ) -> OptionGroup:
-    """Return options; the argument `name` gets a dict with the values, by name, that the user has given, or
-    a `kind` of them."""
+    """Return options; the argument `name` gets a dict with the values, by name, that the user has
+    given, or a `kind` of them."""
     options = tuple(options)
 
     def take(values: dict[str, Any]) -> dict[str, Any]:
         taken = {option.name: values.pop(option.name) for option in options}
-        return {name: kind(**{key: value for key, value in taken.items() if value not in (None, ())})}
+        return {
+            name: kind(**{key: value for key, value in taken.items() if value not in (None, ())})
+        }
 
     return OptionGroup(name, [click_option(option, heading) for option in options], take)
 
 
-def models(metavar: str = "MODEL...", help: str = "", most: int = MOST, least: int = 1) -> OptionGroup:
+def models(
+    metavar: str = "MODEL...", help: str = "", most: int = MOST, least: int = 1
+) -> OptionGroup:
     """Return the argument MODEL and the option -m, whose paths a command's function gets as `runs`.
 
-    help: the meaning of several models. least, most: the allowed number of models. Words after MODEL in the
-    metavar, such as IN OUT, are paths that the function gets as `files`; several models then need -m.
+    help: the meaning of several models. least, most: the allowed number of models. Words after
+    MODEL in the metavar, such as IN OUT, are paths that the function gets as `files`; several
+    models then need -m.
     """
     names = metavar.split()[1:]
     n_least = sum(not name.startswith("[") for name in names)
@@ -224,19 +235,23 @@ def models(metavar: str = "MODEL...", help: str = "", most: int = MOST, least: i
 
 
 def settings(*groups: str) -> OptionGroup:
-    """Return the options of groups such as "search", and those on kept spans, as one OptionGroup: the
-    command's argument `settings` gets a dict with the values that the user has given."""
+    """Return the options of groups such as "search", and those on kept spans, as one OptionGroup:
+    the command's argument `settings` gets a dict with the values that the user has given."""
     options = [option for option in TABLE.values() if option.group in groups]
     return given_options("settings", [*options, *KEEP.values()])
 
 
 @dataclass(frozen=True, kw_only=True)
 class PresetOptions:
-    """The options --preset and --set (assignments: KEY=VALUE each), which make a model's configuration."""
+    """The options --preset and --set (assignments: KEY=VALUE each), which make a model's
+    configuration."""
 
     preset: str | None = option(None, "Size and training settings.", choices=tuple(PRESETS))
     assignments: tuple[str, ...] = option(
-        (), "Set a configuration key, such as train.ema=0.999; may be repeated.", "--set", metavar="KEY=VALUE"
+        (),
+        "Set a configuration key, such as train.ema=0.999; may be repeated.",
+        "--set",
+        metavar="KEY=VALUE",
     )
 
 

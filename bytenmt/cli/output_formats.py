@@ -19,7 +19,9 @@ BestChunks = Sequence[tuple[bytes, bytes, bytes]]  # of a line, see TranslationR
 Align = Callable[[Sequence[BestChunks]], "Sequence[Sequence[CharacterLink]]"]
 
 
-def n_best_list(results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
+def n_best_list(
+    results: Sequence[TranslationResult], first: int, seconds: Sequence[float]
+) -> bytes:
     """Return all hypotheses as lines `sentence ||| text ||| score`, the best of a sentence first.
 
     first: the number of the first sentence, from 0. seconds: ignored; other formats write them.
@@ -35,19 +37,21 @@ def n_best_list(results: Sequence[TranslationResult], first: int, seconds: Seque
 class JsonRecords:
     """Formats results as JSON objects, a line each; call it as a line_filter.OutputFormat.
 
-    n_best: include the list of hypotheses if it is more than 1. align: returns for each line the links of
-    its characters to those of the source; None: no alignment.
+    n_best: include the list of hypotheses if it is more than 1. align: returns for each line the
+    links of its characters to those of the source; None: no alignment.
 
     An object has line: number from 1, as warnings and editors count; source; the fields of the best
-    hypothesis; verdict: sure, check or wrong; reasons for it, in words; flags: the same for programs, such as
-    "loop"; n_best: the fields of each hypothesis; alignment: of the best one; seconds: from the arrival of
-    the line to its translation.
+    hypothesis; verdict: sure, check or wrong; reasons for it, in words; flags: the same for
+    programs, such as "loop"; n_best: the fields of each hypothesis; alignment: of the best one;
+    seconds: from the arrival of the line to its translation.
     """
 
     n_best: int = 1
     align: Align | None = None
 
-    def __call__(self, results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
+    def __call__(
+        self, results: Sequence[TranslationResult], first: int, seconds: Sequence[float]
+    ) -> bytes:
         """Return a line of JSON for each result; arguments as of line_filter.OutputFormat."""
         records = [self._record(number, result) for number, result in enumerate(results, first + 1)]
         if self.align is not None:
@@ -68,7 +72,8 @@ class JsonRecords:
 
 
 def describe_flags(results: Sequence[TranslationResult], first: int) -> Iterator[str]:
-    """Yield verdict and reasons of each flagged result, for people. first: number of results[0], from 0."""
+    """Yield verdict and reasons of each flagged result, for people. first: number of results[0],
+    from 0."""
     for number, best in enumerate((result.best for result in results), first + 1):
         if best.flags:
             level, reasons = Verdict.from_flags(best.flags)
@@ -79,7 +84,8 @@ def describe_flags(results: Sequence[TranslationResult], first: int) -> Iterator
 def hypothesis_record(hypothesis: Hypothesis) -> dict[str, Any]:
     """Return the text and scores of a hypothesis as JSON values.
 
-    log_probability: natural, EOS included. bits_per_byte: the same in bits per byte, None for no text.
+    log_probability: natural, EOS included. bits_per_byte: the same in bits per byte, None for no
+    text.
     """
     return {
         "text": hypothesis.text.decode(),

@@ -30,7 +30,8 @@ def plot(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec) -> 
     """Draw the attention of a translation, by greedy search, as a heat map.
 
     Rows are target characters, columns are source characters; the weights of bytes are merged into
-    characters. A model with several attention layers gets one map for each layer and one for their mean.
+    characters. A model with several attention layers gets one map for each layer and one for their
+    mean.
     """
     from bytenmt.decoding.loading import load_runs
     from bytenmt.decoding.translator import Translator
@@ -42,15 +43,24 @@ def plot(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec) -> 
     runtime = load_runs(runs, replace(machine, precision="fp32"))
     (loaded,) = runtime.runs
     if not runtime.has_source or not loaded.config.model.has_attention:
-        raise BytenmtError(f"{runs[0]} has no attention, or no source: there are no weights to draw")
+        raise BytenmtError(
+            f"{runs[0]} has no attention, or no source: there are no weights to draw"
+        )
     (text,) = Translator.from_runtime(runtime, beam=1).translate([source])
     for name, data in (("the line", source), ("the text", text)):
         if not 0 < len(data.decode()) <= LONGEST:
-            raise BytenmtError(f"{name} has {len(data.decode())} characters: expected 1 to {LONGEST}")
+            raise BytenmtError(
+                f"{name} has {len(data.decode())} characters: expected 1 to {LONGEST}"
+            )
     (reader,) = runtime.make_attention_readers()
     maps = plots.attention_maps(source, text, reader.attention_weights([(source, text)])[0])
-    if max(source.decode() + text.decode()) >= plots.FIRST_EASTERN and len(plots.label_families()) == 1:
-        CONSOLE.say(f"bytenmt: letters will be boxes: install a font with them, such as {plots.FAMILIES[1]}")
+    if (
+        max(source.decode() + text.decode()) >= plots.FIRST_EASTERN
+        and len(plots.label_families()) == 1
+    ):
+        CONSOLE.say(
+            f"bytenmt: letters will be boxes: install a font with them, such as {plots.FAMILIES[1]}"
+        )
     with writer(how.output) as out:
         out.write(plots.png(plots.draw_attention(source.decode(), text.decode(), maps)))
     click.echo(text.decode())

@@ -60,7 +60,9 @@ class NetworkOptions:
         heading=LIMITS,
     )
     max_queue: Positive = option(
-        256, "Requests that wait or are decoded; one client may have a quarter of them.", heading=LIMITS
+        256,
+        "Requests that wait or are decoded; one client may have a quarter of them.",
+        heading=LIMITS,
     )
     timeout: Positive = option(
         120, "Seconds from the headers of a request to the end of its answer.", heading=LIMITS
@@ -69,7 +71,12 @@ class NetworkOptions:
     def __post_init__(self) -> None:
         """Raise BytenmtError for values of the access that nobody would ever match."""
         for name, values, shape, expected in (
-            ("origin", self.allowed_origin, r"\*|[^:/]+://[^/]+", "* or a site such as https://example.org"),
+            (
+                "origin",
+                self.allowed_origin,
+                r"\*|[^:/]+://[^/]+",
+                "* or a site such as https://example.org",
+            ),
             ("host", self.allowed_host, r"[^:/]+|\[.+\]", "a name such as *.example.org"),
         ):
             if wrong := [value for value in values if not re.fullmatch(shape, value)]:
@@ -124,18 +131,21 @@ MODELS = OptionGroup(
 def serve(models: tuple[str, ...], network: NetworkOptions, decoding: dict[str, Any]) -> None:
     """Serve translations over HTTP: LibreTranslate's API.
 
-    PAIR is the direction of a model, as in en-de=MODEL; several models of one direction decode as an
-    ensemble. A web page is at /. SIGTERM stops the server after all accepted requests are answered. Every
-    option has an environment variable, several values separated by spaces: BYTENMT_SERVE_MAX_QUEUE for
-    --max-queue, BYTENMT_SERVE_MODELS for PAIR=MODEL, BYTENMT_SERVE_BEAM for --beam-size. To make the server
-    public, require --api-keys and put a TLS proxy in front of it, named by --trusted-proxy.
+    PAIR is the direction of a model, as in en-de=MODEL; several models of one direction decode as
+    an ensemble. A web page is at /. SIGTERM stops the server after all accepted requests are
+    answered. Every option has an environment variable, several values separated by spaces:
+    BYTENMT_SERVE_MAX_QUEUE for --max-queue, BYTENMT_SERVE_MODELS for PAIR=MODEL, BYTENMT_SERVE_BEAM
+    for --beam-size. To make the server public, require --api-keys and put a TLS proxy in front of
+    it, named by --trusted-proxy.
     """
     known = {
         f"{PREFIX}_{param.name}".upper()
         for param in click.get_current_context().command.params
         if isinstance(param, click.Option)
     }
-    if unknown := [name for name in os.environ if name.startswith(f"{PREFIX}_") and name not in known]:
+    if unknown := [
+        name for name in os.environ if name.startswith(f"{PREFIX}_") and name not in known
+    ]:
         raise click.UsageError(f"{unknown[0]} is no variable of serve: see --help.")
     if not models:
         raise click.UsageError("Missing the model: give PAIR=MODEL.")

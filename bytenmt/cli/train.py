@@ -26,7 +26,8 @@ class RunOptions(PresetOptions):
     arch: str | None = option(None, "Architecture of the model.", metavar="|".join(ARCHITECTURES))
     config: Path | None = option(None, "TOML file whose values override the preset's.")
     init_from: Path | None = option(
-        None, "Run folder or weights file from which the new run takes its model and initial weights."
+        None,
+        "Run folder or weights file from which the new run takes its model and initial weights.",
     )
     resume: bool = option(
         False, "Continue the run in -o on the texts it was started with; limits may be raised."
@@ -39,10 +40,16 @@ class TextOptions:
 
     heading: ClassVar[str] = "Training data"
 
-    src: Paths = option((), "Source text of the training pairs, one sentence per line; may be repeated.")
-    tgt: Paths = option((), "Target text of the training pairs, parallel to --src; may be repeated.")
+    src: Paths = option(
+        (), "Source text of the training pairs, one sentence per line; may be repeated."
+    )
+    tgt: Paths = option(
+        (), "Target text of the training pairs, parallel to --src; may be repeated."
+    )
     tsv: Paths = option((), "Training pairs as lines `source TAB target`; may be repeated.")
-    text: Paths = option((), "Monolingual training text of a language model, any bytes; may be repeated.")
+    text: Paths = option(
+        (), "Monolingual training text of a language model, any bytes; may be repeated."
+    )
     weights: tuple[Weight, ...] = option(
         (),
         "How often the pairs of a corpus occur per epoch (default: 1). Give one weight per corpus, in the"
@@ -56,13 +63,15 @@ class TextOptions:
 
 
 @command("train", given_options("limits", options_of(TrainConfig).values(), "Training"), MACHINE)
-def train(start: RunOptions, texts: TextOptions, limits: dict[str, Any], machine: EngineSpec) -> None:
+def train(
+    start: RunOptions, texts: TextOptions, limits: dict[str, Any], machine: EngineSpec
+) -> None:
     """Train a translation model or a language model.
 
-    A translation model is trained on parallel text: --src and --tgt, and --tsv, which may be combined and
-    repeated. A byte language model is trained on --text. Text files may be packed (.gz, .xz, .zst). Options
-    of the training are keys of the configuration, whose defaults a preset may change. Under torchrun all
-    processes train one model.
+    A translation model is trained on parallel text: --src and --tgt, and --tsv, which may be
+    combined and repeated. A byte language model is trained on --text. Text files may be packed
+    (.gz, .xz, .zst). Options of the training are keys of the configuration, whose defaults a preset
+    may change. Under torchrun all processes train one model.
     """
     import torch
 

@@ -29,7 +29,9 @@ class FileOptions:
 
     heading: ClassVar[str] = FILES
     input: Path | None = option(
-        None, "Source text, plain or packed (.gz, .xz, .zst) (default: stdin).", *("-i", "--src", "--input")
+        None,
+        "Source text, plain or packed (.gz, .xz, .zst) (default: stdin).",
+        *("-i", "--src", "--input"),
     )
     output: Path | None = option(
         None,
@@ -88,9 +90,9 @@ def translate(
 ) -> None:
     """Translate lines of text, from stdin to stdout.
 
-    One line is written for each line read, in order. A line that arrives alone is translated immediately; an
-    empty line stays empty. An output file appears when it is complete; after an interruption the same command
-    with --resume continues.
+    One line is written for each line read, in order. A line that arrives alone is translated
+    immediately; an empty line stays empty. An output file appears when it is complete; after an
+    interruption the same command with --resume continues.
     """
     from bytenmt.cli import inputs
     from bytenmt.cli.line_filter import LineFilter
@@ -106,7 +108,9 @@ def translate(
     is_file = output is not None and (output.is_file() or not output.exists())  # no device, no pipe
     is_list = checked.search.n_best > 1 and answers.format == "text"
     if files.resume and (not is_file or is_list):
-        raise BytenmtError("--resume needs a file with a line for each line: give -o, and no --n-best")
+        raise BytenmtError(
+            "--resume needs a file with a line for each line: give -o, and no --n-best"
+        )
     is_stream = input is None or input.is_fifo()  # lines of a pipe are translated as they come
     text = None if input is None or is_stream else inputs.open_text(input)
     runtime = inputs.load_models(runs, engine)
@@ -130,7 +134,9 @@ def translate(
             lines.stream(standard_input())
 
 
-def _output_format(answers: OutputOptions, runtime: Runtime, n_best: int, beam: int) -> OutputFormat:
+def _output_format(
+    answers: OutputOptions, runtime: Runtime, n_best: int, beam: int
+) -> OutputFormat:
     """Return how translations are written. Raises BytenmtError."""
     from bytenmt.cli.line_filter import format_plain
     from bytenmt.cli.output_formats import JsonRecords, describe_flags, n_best_list
@@ -139,10 +145,14 @@ def _output_format(answers: OutputOptions, runtime: Runtime, n_best: int, beam: 
 
     is_json = answers.format == "jsonl"
     if is_json and answers.alignment and not runtime.has_attention:
-        raise BytenmtError("--alignment needs a model with attention: drop it, or use another model")
+        raise BytenmtError(
+            "--alignment needs a model with attention: drop it, or use another model"
+        )
     form: OutputFormat = n_best_list if n_best > 1 else format_plain
     if is_json:
-        links = partial(align_lines, runtime.make_attention_readers()) if answers.alignment else None
+        links = (
+            partial(align_lines, runtime.make_attention_readers()) if answers.alignment else None
+        )
         form = JsonRecords(n_best, links)
     elif answers.flag_above is None:
         return form

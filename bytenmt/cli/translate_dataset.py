@@ -19,7 +19,8 @@ PACKED = (".gz", ".zst")
 
 @dataclass(frozen=True)
 class DatasetOptions:
-    """The options of `bytenmt translate-dataset` on the data set and on the number of engines (actors)."""
+    """The options of `bytenmt translate-dataset` on the data set and on the number of engines
+    (actors)."""
 
     column: str = option("text", "Column of IN with the source texts.")
     to: str = option("translation", "New column for the translations.", metavar="COLUMN")
@@ -42,12 +43,12 @@ def translate_dataset(
 ) -> None:
     """Translate a column of a data set with Ray Data.
 
-    IN is a file or folder of Parquet (.parquet, .pq) and JSON lines (.jsonl, .ndjson). For each file OUT gets
-    a folder of the same name, whose files have all rows in order and in the same format, with the column of
-    translations. The folder appears when it is complete; files that have one already are skipped, so the same
-    command continues an interrupted job. Uses the Ray cluster of RAY_ADDRESS or `ray start`, otherwise this
-    machine; all machines of a cluster must see IN, OUT and the models under the same paths. With --device
-    cuda each actor takes a GPU.
+    IN is a file or folder of Parquet (.parquet, .pq) and JSON lines (.jsonl, .ndjson). For each
+    file OUT gets a folder of the same name, whose files have all rows in order and in the same
+    format, with the column of translations. The folder appears when it is complete; files that have
+    one already are skipped, so the same command continues an interrupted job. Uses the Ray cluster
+    of RAY_ADDRESS or `ray start`, otherwise this machine; all machines of a cluster must see IN,
+    OUT and the models under the same paths. With --device cuda each actor takes a GPU.
     """
     from bytenmt.cli import inputs
     from bytenmt.datasets import Translate, ray_job
@@ -63,7 +64,9 @@ def translate_dataset(
     paths = [source] if source.is_file() else sorted(filter(Path.is_file, source.rglob("*")))
     names = [path.relative_to(root) for path in paths]
     # Hidden files are left out.
-    folders = {root / name: out / name for name in names if all(part[0] not in "._" for part in name.parts)}
+    folders = {
+        root / name: out / name for name in names if all(part[0] not in "._" for part in name.parts)
+    }
     if not folders:
         raise DataError(f"{source} is no file, and no folder of files")
     if source in (out, *out.parents):
@@ -72,7 +75,9 @@ def translate_dataset(
     run_names = [str(run.resolve()) for run in runs]
     keywords = {"column": columns.column, "to": columns.to, **vars(engine), **settings}
     if to_do:
-        Translate(*run_names, **keywords)  # compiles the kernels once; what it raises is one line here
+        Translate(
+            *run_names, **keywords
+        )  # compiles the kernels once; what it raises is one line here
         ray_job.connect()
     for path, form in to_do.items():
         folders[path].parent.mkdir(parents=True, exist_ok=True)
@@ -83,7 +88,8 @@ def translate_dataset(
 
 
 def _format_of(path: Path) -> str:
-    """Return the format of a file by its suffix: parquet or jsonl. Raises DataError for another suffix."""
+    """Return the format of a file by its suffix: parquet or jsonl. Raises DataError for another
+    suffix."""
     form = FORMATS.get((path.with_suffix("") if path.suffix in PACKED else path).suffix)
     if form is None:
         raise DataError(

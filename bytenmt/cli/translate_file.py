@@ -19,10 +19,13 @@ from bytenmt.errors import BytenmtError
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentOptions(LanguageOptions):
-    """The options of `bytenmt translate-file` on the document. flag_above: bits per byte above which a unit
-    is to be reviewed; memory: translations used before the model; column, to_column: those of a table."""
+    """The options of `bytenmt translate-file` on the document. flag_above: bits per byte above
+    which a unit is to be reviewed; memory: translations used before the model; column, to_column:
+    those of a table."""
 
-    format: str | None = option(None, "Format of IN (default: by its suffix).", choices=tuple(FORMATS))
+    format: str | None = option(
+        None, "Format of IN (default: by its suffix).", choices=tuple(FORMATS)
+    )
     overwrite: bool = option(False, "Also translate units that have a translation already.")
     flag_above: Bits | None = option(
         None,
@@ -60,11 +63,12 @@ def translate_file(
 ) -> None:
     """Translate the document IN and write it to OUT.
 
-    Formats: TMX, XLIFF 1.2 and 2, PO, SRT, WebVTT, HTML, Markdown, JSON, ARB, YAML, Fluent, .properties, DTD,
-    .ini, .strings, Android's strings.xml, .docx, CSV, TSV and plain text. Only text is replaced. Inline
-    codes, placeholders, tags, URLs and the like are kept, see --keep. Existing translations stay; doubtful
-    new ones are marked for review. OUT appears when it is complete. - is stdin or stdout; stdin needs
-    --format. This needs pip install 'bytenmt[documents]'.
+    Formats: TMX, XLIFF 1.2 and 2, PO, SRT, WebVTT, HTML, Markdown, JSON, ARB, YAML, Fluent,
+    .properties, DTD, .ini, .strings, Android's strings.xml, .docx, CSV, TSV and plain text. Only
+    text is replaced. Inline codes, placeholders, tags, URLs and the like are kept, see --keep.
+    Existing translations stay; doubtful new ones are marked for review. OUT appears when it is
+    complete. - is stdin or stdout; stdin needs --format. This needs pip install
+    'bytenmt[documents]'.
     """
     from bytenmt.cli import inputs
     from bytenmt.data.text_file import read_bytes
@@ -78,7 +82,9 @@ def translate_file(
     input, output = map(stream_of, files)
     checked = inputs.check_settings(settings)
     source = input or Path("standard input")  # for messages
-    reading = ReadOptions(how.format or formats.format_of(source), how.languages, how.column, how.to_column)
+    reading = ReadOptions(
+        how.format or formats.format_of(source), how.languages, how.column, how.to_column
+    )
     check_output(output, input)
     data = standard_input().read() if input is None else read_bytes(input).tobytes()
     document = formats.read(data, reading, source)
@@ -87,7 +93,9 @@ def translate_file(
     corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
     languages = agreed_languages(how.languages, runs[0], corpora, CONSOLE.warn)
     if languages and not (how.overwrite and how.pair):
-        is_of_source = how.pair and reading.format == "po" and not any(unit.target for unit in document.units)
+        is_of_source = (
+            how.pair and reading.format == "po" and not any(unit.target for unit in document.units)
+        )
         allowed = [primary(code) for code in (languages if is_of_source else [languages.target])]
         for code in [code for code in document.targets if code and primary(code) not in allowed]:
             raise BytenmtError(
@@ -98,8 +106,12 @@ def translate_file(
     judge = Judge.from_runtime(runtime, how.flag_above, FLAG_ABOVE, translator.options.beam)
     CONSOLE.detail(judge.describe())
     lines = lines_to_translate(document, how.overwrite, memory)
-    if not runtime.has_sentinels and not all(isinstance(part, str) for line in lines for part in line):
-        CONSOLE.warn(f"{runs[0]} was trained without sentinels: inline codes are put at the end of units")
+    if not runtime.has_sentinels and not all(
+        isinstance(part, str) for line in lines for part in line
+    ):
+        CONSOLE.warn(
+            f"{runs[0]} was trained without sentinels: inline codes are put at the end of units"
+        )
     with writer(output) as out:
         results = judge.flag(inputs.translate_lines(translator, lines, 100))
         translations = {

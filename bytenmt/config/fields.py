@@ -1,7 +1,8 @@
 """Describe a value once: its type with bounds, default and help.
 
-Fields that are declared by `option` become options of commands and keyword arguments of the Python interface;
-the sections of the configuration have their bounds from here, too. Imports nothing heavy.
+Fields that are declared by `option` become options of commands and keyword arguments of the Python
+interface; the sections of the configuration have their bounds from here, too. Imports nothing
+heavy.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ LONGEST_VALUE = 40  # characters of a value that messages show
 
 
 class Option(NamedTuple):
-    """A setting that is declared once as a field and becomes an option of commands and a keyword argument."""
+    """A setting that is declared once as a field and becomes an option of commands and a keyword
+    argument."""
 
     name: str
     kind: Any  # its type with bounds, as msgspec converts to it
@@ -57,7 +59,8 @@ class Option(NamedTuple):
 
     @property
     def item(self) -> Any:
-        """The type of one value on the command line: `kind` without None, or the item type of a tuple."""
+        """The type of one value on the command line: `kind` without None, or the item type of a
+        tuple."""
         if get_origin(self.kind) not in (tuple, Union, UnionType):
             return self.kind
         kinds = [kind for kind in get_args(self.kind) if kind not in (NoneType, Ellipsis)]
@@ -69,7 +72,8 @@ class Option(NamedTuple):
         return get_origin(self.kind) is tuple
 
     def convert(self, value: Any, is_text: bool = False) -> Any:
-        """Check a value and return it in the type `kind`. Raises ValueError, which says what was expected.
+        """Check a value and return it in the type `kind`. Raises ValueError, which says what was
+        expected.
 
         is_text: the value is one text of the command line, from which an `item` is read.
         """
@@ -88,8 +92,8 @@ def option(default: Any, help: str, *flags: str, **more: Any) -> Any:
 
 @cache
 def options_of(record: type) -> dict[str, Option]:
-    """Return the options that a class declares, by field name: those of a dataclass by `option`, those of a
-    configuration section (a msgspec Struct) by a type with a description."""
+    """Return the options that a class declares, by field name: those of a dataclass by `option`,
+    those of a configuration section (a msgspec Struct) by a type with a description."""
     hints = get_type_hints(record, include_extras=True)
     if is_dataclass(record):
         return {
@@ -109,10 +113,11 @@ def options_of(record: type) -> dict[str, Option]:
 def check_values(
     values: Mapping[str, Any], options: Mapping[str, Option], shown: Callable[[str], str] = str
 ) -> dict[str, Any]:
-    """Check values by name against the options of these names, and return them in the types of the options.
+    """Check values by name against the options of these names, and return them in the types of the
+    options.
 
-    Values without an option are returned as they are. shown: turns a name into what messages write. Raises
-    SettingError, which names the option, for a wrong value.
+    Values without an option are returned as they are. shown: turns a name into what messages write.
+    Raises SettingError, which names the option, for a wrong value.
     """
     checked = dict(values)
     for name in values.keys() & options.keys():

@@ -1,5 +1,5 @@
-"""Merge configurations as nested dictionaries, before they are checked: `--set key=value` over a file over a
-preset."""
+"""Merge configurations as nested dictionaries, before they are checked: `--set key=value` over a
+file over a preset."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ DILATIONS_OF = {"encoder_layers": "encoder_dilations", "decoder_layers": "decode
 
 
 def assign(tree: dict[str, Any], setting: str) -> None:
-    """Set a value in the nested dictionary `tree`, in place, from the text of a `--set key.path=value`.
+    """Set a value in the nested dictionary `tree`, in place, from the text of a `--set
+    key.path=value`.
 
     The value is TOML or a plain word. Raises ConfigError for a text without "=".
     """
     path, equals, text = setting.partition("=")
     if not equals:
-        raise ConfigError(f"--set {shorten(setting)}: expected key=value, for example train.lr=1e-3")
+        raise ConfigError(
+            f"--set {shorten(setting)}: expected key=value, for example train.lr=1e-3"
+        )
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -43,7 +46,8 @@ def assign_value(tree: dict[str, Any], path: str, value: Any) -> None:
 
 
 def merge(tree: dict[str, Any], over: Mapping[str, Any]) -> None:
-    """Update `tree` recursively, in place: values of `over` win, and nested dictionaries are merged."""
+    """Update `tree` recursively, in place: values of `over` win, and nested dictionaries are
+    merged."""
     for key, value in over.items():
         if isinstance(value, Mapping):
             if not isinstance(tree.get(key), dict):
@@ -56,8 +60,8 @@ def merge(tree: dict[str, Any], over: Mapping[str, Any]) -> None:
 def merge_settings(tree: dict[str, Any], settings: Mapping[str, Any]) -> None:
     """Update the nested dictionary of a preset, in place, with settings, which win; see merge.
 
-    Settings that give the layers of a convolutional net drop the preset's dilations, which are made for its
-    own number of layers.
+    Settings that give the layers of a convolutional net drop the preset's dilations, which are made
+    for its own number of layers.
     """
     given = settings.get("model", {})
     for layers, dilations in DILATIONS_OF.items():
@@ -78,7 +82,9 @@ def preset_tree(arch: str, preset: str, source: bool = True) -> dict[str, Any]:
         raise ConfigError(f"{arch} has only the presets {', '.join(has_arch)}, not {preset}")
     if not has_arch:
         known = ", ".join(PRESETS[preset])
-        raise ConfigError(f"no architecture {shorten(arch)}: expected one of {known}, or one of a --plugin")
+        raise ConfigError(
+            f"no architecture {shorten(arch)}: expected one of {known}, or one of a --plugin"
+        )
     tree: dict[str, Any] = {"model": {"arch": arch}}
     merge(tree, PRESETS[preset][arch])
     if not source:

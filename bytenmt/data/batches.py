@@ -39,8 +39,13 @@ class Batch(NamedTuple):
         for side, first in ((0, b""), (1, bytes([BOS]))):
             lengths = np.array([len(pair[side]) + 1 for pair in pairs], np.int64)
             width = int(lengths.max(initial=0)) + len(first)
-            rows = [(first + pair[side] + bytes([EOS])).ljust(width, bytes([PAD])) for pair in pairs]
-            parts += [np.frombuffer(bytearray().join(rows), np.uint8).reshape(len(pairs), width), lengths]
+            rows = [
+                (first + pair[side] + bytes([EOS])).ljust(width, bytes([PAD])) for pair in pairs
+            ]
+            parts += [
+                np.frombuffer(bytearray().join(rows), np.uint8).reshape(len(pairs), width),
+                lengths,
+            ]
         return cls(*parts)
 
     def pairs(self) -> list[tuple[bytes, bytes]]:
@@ -57,7 +62,8 @@ class Batch(NamedTuple):
 
     @property
     def target_in(self) -> Bytes:
-        """The decoder's input, (n, t) uint8: BOS and the bytes; after shorter sentences EOS and PAD."""
+        """The decoder's input, (n, t) uint8: BOS and the bytes; after shorter sentences EOS and
+        PAD."""
         return self.target[:, :-1]
 
     @property
@@ -67,12 +73,14 @@ class Batch(NamedTuple):
 
 
 @njit
-def _fill_rows(data: Bytes, starts: Indices, ends: Indices, rows: Indices, first: int, out: Bytes) -> int:
+def _fill_rows(
+    data: Bytes, starts: Indices, ends: Indices, rows: Indices, first: int, out: Bytes
+) -> int:
     """Write lines of a text into rows of out (n, width), each byte of a row once.
 
-    starts (k,) int64: where each line begins in data; ends (n,) int64: bytes with EOS of each row; rows (k,):
-    the row of each line. first: 1 puts BOS in front, 0 nothing; EOS follows, then PAD. The returned number
-    has no meaning.
+    starts (k,) int64: where each line begins in data; ends (n,) int64: bytes with EOS of each row;
+    rows (k,): the row of each line. first: 1 puts BOS in front, 0 nothing; EOS follows, then PAD.
+    The returned number has no meaning.
     """
     # Lines lie all over the memory: ask for all of them first, so that the waits overlap.
     touched = 0
@@ -84,7 +92,11 @@ def _fill_rows(data: Bytes, starts: Indices, ends: Indices, rows: Indices, first
         if first:
             row[0] = BOS
         # Views, because Numba asks of each index that it computes whether it counts from the end.
-        line, body, rest = data[starts[k] : starts[k] + length], row[first:], row[first + length + 1 :]
+        line, body, rest = (
+            data[starts[k] : starts[k] + length],
+            row[first:],
+            row[first + length + 1 :],
+        )
         for place in range(len(line)):
             body[place] = line[place]
         body[length] = EOS
@@ -96,8 +108,8 @@ def _fill_rows(data: Bytes, starts: Indices, ends: Indices, rows: Indices, first
 def assemble(corpus: ParallelCorpus, indices: Indices) -> Batch:
     """Return the padded batch of some pairs of a corpus with a source.
 
-    indices (n,) int64: which of the corpus' pairs, row by row. Sources and targets are padded to the longest
-    of them, EOS included.
+    indices (n,) int64: which of the corpus' pairs, row by row. Sources and targets are padded to
+    the longest of them, EOS included.
     """
     source_len = corpus.source_lengths[indices].astype(np.int64) + 1
     target_len = corpus.target_lengths[indices].astype(np.int64) + 1
@@ -134,8 +146,8 @@ def batches(
     """Yield the batches of a plan from batch `first` on; a thread assembles a few of them ahead.
 
     share (rank, size): yield of each batch only the rows rank, rank + size, …; they may be none.
-    change: called by the thread with each batch (this share of it) and its number, returns the batch to use
-    instead. An error of the thread is raised here; the thread ends with the iterator.
+    change: called by the thread with each batch (this share of it) and its number, returns the
+    batch to use instead. An error of the thread is raised here; the thread ends with the iterator.
     """
     rank, size = share
 

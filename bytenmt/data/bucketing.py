@@ -1,9 +1,10 @@
 """Kernels of the epoch plan: counting, strips, cells, shuffling, packing.
 
-Pairs are put into cells by counting, one for each source length in a strip of target lengths. They are
-shuffled inside the cells, which fit the cache, and cut into batches along a path on which neighbours are
-alike: source lengths rise in one strip and fall in the next. Lengths do not count EOS; a key is a length on a
-scale that is coarse for long ones.
+Pairs are put into cells by counting, one for each source length in a strip of target lengths. They
+are shuffled inside the cells, which fit the cache, and cut into batches along a path on which
+neighbours are
+alike: source lengths rise in one strip and fall in the next. Lengths do not count EOS; a key is a
+length on a scale that is coarse for long ones.
 """
 
 import numpy as np
@@ -38,7 +39,8 @@ def next_random(state: RandomState) -> np.uint64:
 
 @njit
 def random_below(state: RandomState, limit: int) -> int:
-    """Return a random number from 0 to limit - 1 (limit at most 2 ** 32), and advance `state` in place."""
+    """Return a random number from 0 to limit - 1 (limit at most 2 ** 32), and advance `state` in
+    place."""
     product = (next_random(state) >> HALF) * np.uint64(limit)
     return int(np.int64(product >> HALF))
 
@@ -53,13 +55,15 @@ def shuffle(items: Indices, state: RandomState) -> None:
 
 @njit
 def draw_copies(bounds: Indices, whole: Indices, extra: Indices, state: RandomState) -> Counts:
-    """Return how often each pair occurs in an epoch, (m,) int32: each pair of part p whole[p] times, and
-    extra[p] random ones of them once more. bounds (n_parts + 1,): where the parts begin among the m pairs."""
+    """Return how often each pair occurs in an epoch, (m,) int32: each pair of part p whole[p]
+    times, and extra[p] random ones of them once more. bounds (n_parts + 1,): where the parts begin
+    among the m pairs."""
     copies = np.empty(bounds[-1], np.int32)
     for part in range(len(whole)):
         needed = extra[part]
         for index in range(bounds[part], bounds[part + 1]):
-            # Each set of pairs is as likely (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S).
+            # Each set of pairs is as likely (Knuth, The Art of Computer Programming 2, 3.4.2,
+            # algorithm S).
             drawn = needed > 0 and random_below(state, bounds[part + 1] - index) < needed
             copies[index] = whole[part] + drawn
             needed -= drawn
@@ -68,12 +72,18 @@ def draw_copies(bounds: Indices, whole: Indices, extra: Indices, state: RandomSt
 
 @njit
 def count_cells(
-    source: Lengths, target: Lengths, copies: Counts, source_keys: Counts, target_keys: Counts, cells: Counts
+    source: Lengths,
+    target: Lengths,
+    copies: Counts,
+    source_keys: Counts,
+    target_keys: Counts,
+    cells: Counts,
 ) -> None:
     """Add to cells[target key, source key] the number of pairs with these lengths.
 
-    source, target (m,): the lengths of the pairs; copies (m,): how often each occurs, empty for once;
-    source_keys, target_keys: the key of each length, a number that long lengths of similar size share.
+    source, target (m,): the lengths of the pairs; copies (m,): how often each occurs, empty for
+    once; source_keys, target_keys: the key of each length, a number that long lengths of similar
+    size share.
     """
     last_source, last_target = len(source_keys) - 1, len(target_keys) - 1
     weighted = len(copies) > 0
@@ -87,12 +97,14 @@ def count_cells(
 def cut_strips(
     cells: Counts, source_values: Indices, target_values: Indices, budget: int, factor: int
 ) -> tuple[Counts, int]:
-    """Cut the target keys into strips, ranges of similar target lengths, so that batches have little padding;
-    return the strip of each target key, (target keys,) int32, and the number of strips.
+    """Cut the target keys into strips, ranges of similar target lengths, so that batches have
+    little padding; return the strip of each target key, (target keys,) int32, and the number of
+    strips.
 
-    A strip of N pairs, w target lengths and s source lengths pads about N * w / 2 bytes of targets; its
-    batches of n pairs span its source lengths once, which pads n * s / 2 bytes of sources. Both are least
-    together where they are equal: there a strip ends. cells: the counts of `count_cells`; source_values,
+    A strip of N pairs, w target lengths and s source lengths pads about N * w / 2 bytes of targets;
+    its batches of n pairs span its source lengths once, which pads n * s / 2 bytes of sources. Both
+    are least together where they are equal: there a strip ends. cells: the counts of `count_cells`;
+    source_values,
     target_values: the length that each key stands for; budget: of a batch in bytes; factor: PLAIN
     (256) puts the ends there, more makes strips wider, less narrower.
     """
@@ -125,8 +137,8 @@ def cut_strips(
 def first_places(cells: Counts, strip_of: Counts, n_strips: int) -> Counts:
     """Return where the pairs of each cell begin in the sorted epoch, (strips * source keys,) int32.
 
-    cells: see count_cells; strip_of: the strip of each target key. Source keys rise in strips of even number
-    and fall in the others.
+    cells: see count_cells; strip_of: the strip of each target key. Source keys rise in strips of
+    even number and fall in the others.
     """
     n_columns = cells.shape[1]
     places = np.zeros(n_strips * n_columns, np.int32)
@@ -152,15 +164,19 @@ def scatter(
     places: Counts,
     entries: Entries,
 ) -> None:
-    """Sort the pairs by cell: write lengths and index of each pair, packed, into `entries` (n,) uint64.
+    """Sort the pairs by cell: write lengths and index of each pair, packed, into `entries` (n,)
+    uint64.
 
-    places: where each cell begins, see first_places; moved to where it ends. target_rows: for each target
-    length, where its strip begins in `places`. source_keys, copies: as of `count_cells`.
+    places: where each cell begins, see first_places; moved to where it ends. target_rows: for each
+    target length, where its strip begins in `places`. source_keys, copies: as of `count_cells`.
     """
     last_source, last_target = len(source_keys) - 1, len(target_rows) - 1
     weighted = len(copies) > 0
     for index in range(len(target)):
-        cell = target_rows[min(target[index], last_target)] + source_keys[min(source[index], last_source)]
+        cell = (
+            target_rows[min(target[index], last_target)]
+            + source_keys[min(source[index], last_source)]
+        )
         lengths = (min(int(source[index]), LONGEST) << 16) | min(int(target[index]), LONGEST)
         entry = (np.uint64(lengths) << TARGET_SHIFT) | np.uint64(index)
         for _ in range(copies[index] if weighted else 1):
@@ -170,8 +186,8 @@ def scatter(
 
 @njit
 def shuffle_cells(entries: Entries, ends: Counts, n_columns: int, state: RandomState) -> None:
-    """Shuffle the entries inside each cell, in place. ends (cells,): where each cell ends, as scatter leaves
-    `places`; n_columns: the number of source keys; state: advanced."""
+    """Shuffle the entries inside each cell, in place. ends (cells,): where each cell ends, as
+    scatter leaves `places`; n_columns: the number of source keys; state: advanced."""
     begin = 0
     for strip in range(len(ends) // n_columns):
         for step in range(n_columns):
@@ -186,10 +202,11 @@ def shuffle_cells(entries: Entries, ends: Counts, n_columns: int, state: RandomS
 def cut_batches(
     entries: Entries, source: Lengths, target: Lengths, end: int, max_tokens: int, first: int
 ) -> tuple[Counts, Indices, Indices]:
-    """Cut the sorted entries into batches, each as large as its budget in bytes with padding allows.
+    """Cut the sorted entries into batches, each as large as its budget in bytes with padding
+    allows.
 
-    end: 1 where sources have an EOS, else 0; max_tokens: the budget of a batch; first: that of the first
-    batch alone. Returns order, bounds and shapes of an EpochPlan.
+    end: 1 where sources have an EOS, else 0; max_tokens: the budget of a batch; first: that of the
+    first batch alone. Returns order, bounds and shapes of an EpochPlan.
     """
     order = np.empty(len(entries), np.int32)
     bounds = np.empty(len(entries) + 1, np.int64)  # memory that is not written to is never given
@@ -204,7 +221,10 @@ def cut_batches(
         order[place] = index
         if max(n_source, n_target) == LONGEST:  # or more, which an entry does not hold
             n_source, n_target = int(source[index]), int(target[index])
-        wider_source, wider_target = max(source_width, n_source + end), max(target_width, n_target + 1)
+        wider_source, wider_target = (
+            max(source_width, n_source + end),
+            max(target_width, n_target + 1),
+        )
         if place > begin and (place + 1 - begin) * (wider_source + wider_target) > budget:
             shapes[n_batches, 0], shapes[n_batches, 1] = source_width, target_width
             n_batches += 1

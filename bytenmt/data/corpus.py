@@ -24,7 +24,8 @@ class CorpusPart(NamedTuple):
 
     @property
     def files(self) -> list[TextFile]:
-        """Return one text per file on disk: both sides, or one for both if they are columns of one table."""
+        """Return one text per file on disk: both sides, or one for both if they are columns of one
+        table."""
         if self.src is None:
             return [self.tgt]
         return [self.src] if self.src.data is self.tgt.data else [self.src, self.tgt]
@@ -46,8 +47,8 @@ class LeftOut(NamedTuple):
 class ParallelCorpus:
     """The m sentence pairs of one or more corpora that are used, numbered part after part.
 
-    Empty and too long pairs are left out. All parts have a source or none has. changed: pairs (source,
-    target) by number, from an augmentation, that replace those of the files.
+    Empty and too long pairs are left out. All parts have a source or none has. changed: pairs
+    (source, target) by number, from an augmentation, that replace those of the files.
     """
 
     parts: tuple[CorpusPart, ...]
@@ -69,8 +70,9 @@ class ParallelCorpus:
     ) -> "ParallelCorpus":
         """Open several pairs of files as one corpus.
 
-        Pairs with a side longer than its limit in bytes are left out; None is no limit. Raises DataError for
-        a file that cannot be read, unequal numbers of lines, or if only some have a source.
+        Pairs with a side longer than its limit in bytes are left out; None is no limit. Raises
+        DataError for a file that cannot be read, unequal numbers of lines, or if only some have a
+        source.
         """
         for pair in files:
             check_values({"weight": pair.weight}, {"weight": Option("weight", Weight, 1.0, "")})
@@ -92,12 +94,15 @@ class ParallelCorpus:
         max_target_bytes: int | None = None,
         keep_empty: bool = False,
     ) -> "ParallelCorpus":
-        """Pair line i of one text with line i of the other. Raises DataError where their line counts differ.
+        """Pair line i of one text with line i of the other. Raises DataError where their line
+        counts differ.
 
-        src: None for no source; limits: of open_all; keep_empty: keep pairs with an empty side, too, for
-        scoring line by line.
+        src: None for no source; limits: of open_all; keep_empty: keep pairs with an empty side,
+        too, for scoring line by line.
         """
-        return cls._from_parts([CorpusPart(src, tgt, 1.0)], max_source_bytes, max_target_bytes, keep_empty)
+        return cls._from_parts(
+            [CorpusPart(src, tgt, 1.0)], max_source_bytes, max_target_bytes, keep_empty
+        )
 
     @classmethod
     def _from_parts(
@@ -120,7 +125,9 @@ class ParallelCorpus:
             source_lengths = np.zeros(len(tgt), np.int32) if src is None else src.lengths
             is_empty = np.zeros(len(tgt), np.bool_)
             if not keep_empty:
-                is_empty = tgt.lengths == 0 if src is None else (src.lengths == 0) | (tgt.lengths == 0)
+                is_empty = (
+                    tgt.lengths == 0 if src is None else (src.lengths == 0) | (tgt.lengths == 0)
+                )
                 is_empty[_white_lines(tgt)] = True
             is_long = source_lengths > (max_source_bytes or LONGEST_LINE)
             is_long |= tgt.lengths > (max_target_bytes or LONGEST_LINE)

@@ -15,19 +15,24 @@ N_LISTED = 10  # line numbers that are named
 MOST_COUNTED = 20_000  # lines of a part that are searched for several sentences
 MOST_COMPARED = 100_000  # pairs among which duplicates are counted
 MANY_DUPLICATES = 0.2  # share of pairs
-N_VALID, N_CANDIDATES = 50, 1000  # validation pairs looked for; pairs of their lengths that are compared
+N_VALID, N_CANDIDATES = (
+    50,
+    1000,
+)  # validation pairs looked for; pairs of their lengths that are compared
 MANY_SEEN = 0.1  # share of those validation pairs
 
 
 def inventory(corpus: ParallelCorpus) -> list[str]:
-    """Return lines of text for the user: name and size of each part of a corpus, and which of its lines were
-    left out as empty or too long."""
+    """Return lines of text for the user: name and size of each part of a corpus, and which of its
+    lines were left out as empty or too long."""
     sides = {"source": corpus.source_lengths, "target": corpus.target_lengths}
     report = []
     for part, left_out, begin, end in zip(
         corpus.parts, corpus.left_out, corpus.bounds[:-1], corpus.bounds[1:], strict=True
     ):
-        sizes = [f"{lengths[begin:end].sum(dtype=np.int64):,} {side}" for side, lengths in sides.items()]
+        sizes = [
+            f"{lengths[begin:end].sum(dtype=np.int64):,} {side}" for side, lengths in sides.items()
+        ]
         weight = "" if part.weight == 1 else f", weight {part.weight:g}"
         report.append(f"{part.name}: {end - begin:,} pairs, {' and '.join(sizes)} bytes{weight}")
         for reason, lines in (("empty", left_out.empty), ("too long", left_out.too_long)):
@@ -43,8 +48,8 @@ def _list_lines(numbers: Indices) -> str:
 
 
 def warnings_of_pairs(corpus: ParallelCorpus, valid: ParallelCorpus) -> Iterator[str]:
-    """Yield warnings for the user about training pairs and validation pairs: repaired lines, many duplicates,
-    and validation pairs that are among the training pairs."""
+    """Yield warnings for the user about training pairs and validation pairs: repaired lines, many
+    duplicates, and validation pairs that are among the training pairs."""
     for text in (text for of in (corpus, valid) for part in of.parts for text in part.files):
         if len(text.repaired):
             yield repair_warning(text.path, len(text.repaired), len(text))
@@ -70,8 +75,8 @@ def _pair(corpus: ParallelCorpus, k: int) -> tuple[bytes, bytes]:
 
 
 def multi_sentence_share(corpus: ParallelCorpus) -> float:
-    """Estimate the share, 0 to 1, of a corpus' pairs whose source (or, without one, target) holds several
-    sentences.
+    """Estimate the share, 0 to 1, of a corpus' pairs whose source (or, without one, target) holds
+    several sentences.
 
     Each part counts with its weight, as often as training sees it.
     """

@@ -1,7 +1,8 @@
 """Plan an epoch: which pairs form a batch, and in which order.
 
-A plan is a function of the lengths, the seed and the epoch only, so that a run resumes from (epoch, batch
-index) and every process has the same one. bucketing.py explains how pairs of one length are brought together.
+A plan is a function of the lengths, the seed and the epoch only, so that a run resumes from (epoch,
+batch index) and every process has the same one. bucketing.py explains how pairs of one length are
+brought together.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from bytenmt.data.bucketing import LONGEST, Counts, Entries, Indices, Lengths, R
 from bytenmt.splitmix import mixed
 
 MOST_PAIRS = 2**31 - 1  # of an epoch, repeated ones counted each time
-EXACT_BITS = 9  # lengths below 2 ** 9 have cells of their own; longer ones share, two in a thousand apart
+EXACT_BITS = (
+    9  # lengths below 2 ** 9 have cells of their own; longer ones share, two in a thousand apart
+)
 
 
 class EpochPlan(NamedTuple):
@@ -34,7 +37,8 @@ class EpochPlan(NamedTuple):
         return len(self.sequence)
 
     def batch(self, index: int) -> Indices:
-        """Return the indices of the corpus' pairs in the batch that is used as number `index`, (n,) int64."""
+        """Return the indices of the corpus' pairs in the batch that is used as number `index`, (n,)
+        int64."""
         place = self.sequence[index]
         return self.order[self.bounds[place] : self.bounds[place + 1]].astype(np.int64)
 
@@ -52,18 +56,20 @@ def epoch_plan(
     """Plan the batches of an epoch, each of pairs of similar length, with little padding.
 
     source_lengths, target_lengths (m,) int32: bytes without EOS; all sources 0: there is none.
-    A batch of n pairs costs n * (longest source + longest target) bytes, each counted with EOS (a source
-    that is not there has none), and at most `max_tokens`; a pair that costs more alone is a batch alone.
-    Which pairs meet is drawn anew in every epoch, and so is the batches' order.
-    bounds (n_parts + 1,) int64, weights (n_parts,): each of the pairs bounds[p] to bounds[p + 1] - 1 occurs
-    floor(weights[p]) times, and a random share of them, the weight's fraction, once more; None: once.
-    Raises ValueError for more than MOST_PAIRS.
+    A batch of n pairs costs n * (longest source + longest target) bytes, each counted with EOS (a
+    source that is not there has none), and at most `max_tokens`; a pair that costs more alone is a
+    batch alone. Which pairs meet is drawn anew in every epoch, and so is the batches' order.
+    bounds (n_parts + 1,) int64, weights (n_parts,): each of the pairs bounds[p] to bounds[p + 1] -
+    1 occurs floor(weights[p]) times, and a random share of them, the weight's fraction, once more;
+    None: once. Raises ValueError for more than MOST_PAIRS.
     """
     state = np.array([mixed(mixed(seed) + epoch)], np.uint64)
     copies = _copies(bounds, weights, state)
     if len(target_lengths) == 0 or (len(copies) and not copies.any()):
         nothing = np.zeros(0, np.int64)
-        return EpochPlan(np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros((0, 2), np.int64), nothing)
+        return EpochPlan(
+            np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros((0, 2), np.int64), nothing
+        )
     max_tokens, end = min(max_tokens, MOST_PAIRS), int(source_lengths.max() > 0)
     entries = _entries(source_lengths, target_lengths, copies, end, max_tokens, state)
     # Else the batches would be cut at the same lengths in every epoch.
@@ -105,7 +111,9 @@ def _copies(bounds: Indices | None, weights: Sequence[float] | None, state: Rand
     sizes = np.diff(bounds).tolist()
     n_drawn = sum(math.ceil(weight) * size for weight, size in zip(weights, sizes, strict=True))
     if n_drawn > MOST_PAIRS:
-        raise ValueError(f"{n_drawn} pairs an epoch, expected at most {MOST_PAIRS}: lower the weights")
+        raise ValueError(
+            f"{n_drawn} pairs an epoch, expected at most {MOST_PAIRS}: lower the weights"
+        )
     whole = np.array([math.floor(weight) for weight in weights], np.int64)
     # A random number before the cut: in the mean over the epochs the share is exact.
     extra = np.array(
@@ -121,8 +129,8 @@ def _copies(bounds: Indices | None, weights: Sequence[float] | None, state: Rand
 def _keys(longest: int, end: int) -> tuple[Counts, Indices]:
     """Map lengths to a scale that is exact for short ones and ends at LONGEST.
 
-    Returns the key of each length without EOS (min(longest, LONGEST) + 1,) int32, and for each key the
-    longest length, with EOS, that has it (n_keys,) int64.
+    Returns the key of each length without EOS (min(longest, LONGEST) + 1,) int32, and for each key
+    the longest length, with EOS, that has it (n_keys,) int64.
     """
     lengths = np.arange(min(longest, LONGEST) + 1) + end
     shift = np.maximum(np.frexp(lengths.astype(np.float64))[1] - EXACT_BITS, 0)

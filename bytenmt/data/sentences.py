@@ -1,8 +1,8 @@
 """Find the ends of the sentences of a line, and the signs that no translation changes.
 
-The library sentencex knows terminators and abbreviations of many languages. Its boundaries are kept unless
-one of the rules below rejects them: a boundary too many cuts a sentence in two, while one too few costs
-little.
+The library sentencex knows terminators and abbreviations of many languages. Its boundaries are kept
+unless one of the rules below rejects them: a boundary too many cuts a sentence in two, while one
+too few costs little.
 """
 
 from __future__ import annotations
@@ -17,16 +17,24 @@ UNKNOWN_LANGUAGE = ("en", "de")  # a boundary must then be one by the rules of b
 CONTEXT = 32  # characters before a boundary that the rules look at
 TERMINATORS_WITHOUT_SPACE = "。！？｡"  # no white space follows them
 # Abbreviations that sentencex lacks, and those that stand before a number.
-ABBREVIATIONS = {"en": r"approx|pts|inc|vs", "de": r"[Ff]a|inkl|exkl|zzgl|MwSt|[Tt]el|[Mm]in|[Mm]ax"}
+ABBREVIATIONS = {
+    "en": r"approx|pts|inc|vs",
+    "de": r"[Ff]a|inkl|exkl|zzgl|MwSt|[Tt]el|[Mm]in|[Mm]ax",
+}
 BEFORE_A_NUMBER = re.compile(
     r"\b(?:[Vv]ol|[Nn]o|[Nn]r|[Ff]ig|[Aa]bb|[Ss]ect?|[Cc]h|[Kk]ap|[Aa]rt|[Aa]bs|[Pp]p?|[ap]\.m)\.\Z"
 )
-# Numbers with a dot are ordinals in German ("am 3. Mai", but "siehe Kap. 3.") and parts of dates in Korean.
-ORDINAL = {"de": re.compile(r"(?<![\d.,:])(?<!\.\s)\d{1,2}\.\Z"), "ko": re.compile(r"(?<![\d.,])\d{1,4}\.\Z")}
+# Numbers with a dot are ordinals in German ("am 3. Mai", but "siehe Kap. 3.") and parts of dates in
+# Korean.
+ORDINAL = {
+    "de": re.compile(r"(?<![\d.,:])(?<!\.\s)\d{1,2}\.\Z"),
+    "ko": re.compile(r"(?<![\d.,])\d{1,4}\.\Z"),
+}
 NUMBERED = re.compile(r"[\s\d.()]*\Z")  # an item number, as "2.", is no sentence
 ELLIPSIS = re.compile(r"(?:\.\.\.|…)\Z")
 CLOSING_QUOTES = "\"'”’»」』"
-# A sign at least four times, with or without spaces, as ____ and . . . . . in forms and tables of contents.
+# A sign at least four times, with or without spaces, as ____ and . . . . . in forms and tables of
+# contents.
 REPEATED_SIGN = re.compile(r"([^\w\s]|_)(?: ?\1){3,}")
 LIST_MARK = re.compile(r"\s*(?:[-*+>•·‣◦▪–—]|#{1,6})(?=\s)")  # at the beginning of a line
 WITH_ITS_SENTENCE = "!?！？"  # of a repeated sign after a word, the first one
@@ -35,11 +43,11 @@ LANGUAGE_SUFFIX = re.compile(r"\.(?!gz|xz)[a-z]{2}")  # of a file name, as train
 
 
 def sentence_ends(line: str, languages: Sequence[str] = UNKNOWN_LANGUAGE) -> list[int]:
-    """Split a line into sentences: return the offset in characters where each of them ends, but for the last,
-    before the white space that follows.
+    """Split a line into sentences: return the offset in characters where each of them ends, but for
+    the last, before the white space that follows.
 
-    languages: codes, as "en"; with several, an end must be one in each of them. Takes time linear in the
-    line.
+    languages: codes, as "en"; with several, an end must be one in each of them. Takes time linear
+    in the line.
 
     >>> line = "Dr. Smith came. He sat down."
     >>> [line[:end] for end in sentence_ends(line, ["en"])]
@@ -84,13 +92,13 @@ def _is_end(line: str, begin: int, end: int, after: int, language: str) -> bool:
 
 
 def ends_at_signs(line: str) -> list[int]:
-    """Split a line at signs that no translation changes: return the offsets in characters where a list mark
-    ends, where the text before each repeated sign ends, and where the repeated sign ends.
+    """Split a line at signs that no translation changes: return the offsets in characters where a
+    list mark ends, where the text before each repeated sign ends, and where the repeated sign ends.
 
-    A list mark is one such as "-", "•" or "##" at the beginning of the line. A repeated sign is one sign at
-    least four times, with or without single spaces between; of repeated "!" and "?" after a word, the first
-    one belongs to the text before. As in sentence_ends, an end stands before the white space that follows,
-    and the end of the line is left out.
+    A list mark is one such as "-", "•" or "##" at the beginning of the line. A repeated sign is one
+    sign at least four times, with or without single spaces between; of repeated "!" and "?" after a
+    word, the first one belongs to the text before. As in sentence_ends, an end stands before the
+    white space that follows, and the end of the line is left out.
 
     >>> line = "- Name: ________ Really????"
     >>> [line[:end] for end in ends_at_signs(line)]
@@ -111,7 +119,8 @@ def ends_at_signs(line: str) -> list[int]:
 
 
 def is_sign(character: str) -> bool:
-    """Return whether a character is punctuation, an ASCII symbol such as "+", or a box-drawing character."""
+    """Return whether a character is punctuation, an ASCII symbol such as "+", or a box-drawing
+    character."""
     if character.isascii():
         return character in string.punctuation
     low, high = BOX_DRAWING
@@ -119,12 +128,15 @@ def is_sign(character: str) -> bool:
 
 
 def languages_of_files(names: Iterable[str | PurePath]) -> tuple[str, ...]:
-    """Guess the language of texts by the names of their files, as train.en or train.de.gz: return its code,
-    or UNKNOWN_LANGUAGE if the names tell none or several."""
+    """Guess the language of texts by the names of their files, as train.en or train.de.gz: return
+    its code, or UNKNOWN_LANGUAGE if the names tell none or several."""
     codes = set()
     for name in names:
         suffixes = PurePath(name).suffixes
         codes.add(
-            next((suffix[1:] for suffix in reversed(suffixes) if LANGUAGE_SUFFIX.fullmatch(suffix)), "")
+            next(
+                (suffix[1:] for suffix in reversed(suffixes) if LANGUAGE_SUFFIX.fullmatch(suffix)),
+                "",
+            )
         )
     return tuple(codes) if len(codes) == 1 and "" not in codes else UNKNOWN_LANGUAGE

@@ -1,8 +1,8 @@
 """A text file as data: its bytes in a memory map, and the position of each line.
 
-There is no preprocessing: a file is scanned once, for its lines and for bytes that are not UTF-8, and is then
-read in place. A packed file is decompressed into memory by the libraries, which say what is damaged, and one
-with lines that are not UTF-8 is copied there, repaired.
+There is no preprocessing: a file is scanned once, for its lines and for bytes that are not UTF-8,
+and is then read in place. A packed file is decompressed into memory by the libraries, which say
+what is damaged, and one with lines that are not UTF-8 is copied there, repaired.
 """
 
 import errno
@@ -37,7 +37,8 @@ MOST_ZEROS = 0.2  # share of zero bytes above which it is taken to be UTF-16: En
 
 @dataclass(frozen=True, eq=False)
 class TextFile:
-    """A text file as its bytes in memory and the place of each line; invalid UTF-8 has been repaired.
+    """A text file as its bytes in memory and the place of each line; invalid UTF-8 has been
+    repaired.
 
     data (size,) uint8: the whole file, a memory map where it is plain and valid.
     starts (n,) int64: where each line begins in data.
@@ -53,33 +54,44 @@ class TextFile:
 
     @classmethod
     def open(cls, path: str | Path) -> "TextFile":
-        """Open a file, plain or packed, or a named pipe. Raises DataError if it is not a readable text."""
+        """Open a file, plain or packed, or a named pipe. Raises DataError if it is not a readable
+        text."""
         return cls.from_bytes(read_bytes(Path(path)), path)
 
     @classmethod
     def from_bytes(cls, content: bytes | Bytes, path: str | Path) -> "TextFile":
-        """Find the lines of bytes in memory and replace invalid UTF-8 by U+FFFD. `path` only names the text
-        in messages. Raises DataError."""
+        """Find the lines of bytes in memory and replace invalid UTF-8 by U+FFFD. `path` only names
+        the text in messages. Raises DataError."""
         data = np.frombuffer(content, np.uint8) if isinstance(content, bytes) else content
-        first = len(BYTE_ORDER_MARK) if bytes(data[: len(BYTE_ORDER_MARK)]) == BYTE_ORDER_MARK else 0
+        first = (
+            len(BYTE_ORDER_MARK) if bytes(data[: len(BYTE_ORDER_MARK)]) == BYTE_ORDER_MARK else 0
+        )
         starts, lengths = _find_lines(data, first)
         if lengths.max(initial=0) > LONGEST_LINE:
-            raise DataError(f"{path}, line {lengths.argmax() + 1} has over {LONGEST_LINE} bytes: cut it")
+            raise DataError(
+                f"{path}, line {lengths.argmax() + 1} has over {LONGEST_LINE} bytes: cut it"
+            )
         invalid = _find_invalid_lines(data, starts, lengths)
         if len(invalid):
             pieces, end = [], 0
-            for begin, length in zip(starts[invalid].tolist(), lengths[invalid].tolist(), strict=True):
-                pieces += [data[end:begin].tobytes(), repair(data[begin : begin + length].tobytes())]
+            for begin, length in zip(
+                starts[invalid].tolist(), lengths[invalid].tolist(), strict=True
+            ):
+                pieces += [
+                    data[end:begin].tobytes(),
+                    repair(data[begin : begin + length].tobytes()),
+                ]
                 end = begin + length
             data = np.frombuffer(b"".join([*pieces, data[end:].tobytes()]), np.uint8)
             starts, lengths = _find_lines(data, first)
         return cls(Path(path), data, starts, lengths.astype(np.int32), invalid + 1)
 
     def split(self) -> "tuple[TextFile, TextFile]":
-        """Split lines `source TAB target` into a text of the sources and one of the targets, without a copy.
+        """Split lines `source TAB target` into a text of the sources and one of the targets,
+        without a copy.
 
-        What follows a second tab belongs to neither; an empty line is an empty pair. `repaired` of both has
-        the repaired lines of the table. Raises DataError for a line without a tab.
+        What follows a second tab belongs to neither; an empty line is an empty pair. `repaired` of
+        both has the repaired lines of the table. Raises DataError for a line without a tab.
         """
         ends = self.starts + self.lengths
         tabs = np.append(_positions(self.data, TAB), np.array([len(self.data)] * 2))
@@ -92,7 +104,9 @@ class TextFile:
             )
         targets = np.minimum(first_tabs + 1, ends)
         source = replace(self, lengths=(first_tabs - self.starts).astype(np.int32))
-        return source, replace(self, starts=targets, lengths=(second_tabs - targets).astype(np.int32))
+        return source, replace(
+            self, starts=targets, lengths=(second_tabs - targets).astype(np.int32)
+        )
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -106,9 +120,12 @@ class TextFile:
         return (self.line(index) for index in range(len(self)))
 
     def require_lines(self) -> None:
-        """Raise DataError if there is no line at all, or the text is in another encoding than UTF-8."""
+        """Raise DataError if there is no line at all, or the text is in another encoding than
+        UTF-8."""
         if not len(self):
-            raise DataError(f"{self.path} is empty: expected a text file with one sentence per line")
+            raise DataError(
+                f"{self.path} is empty: expected a text file with one sentence per line"
+            )
         check_encoding(self.path, len(self.repaired), len(self), self.data[:PIECE].tobytes())
 
 
@@ -131,7 +148,8 @@ def _find_lines(data: Bytes, first: int) -> tuple[Indices, Indices]:
 
 
 def _find_invalid_lines(data: Bytes, starts: Indices, lengths: Indices) -> Indices:
-    """Return the lines that are not UTF-8: many are checked together, and each alone where that fails."""
+    """Return the lines that are not UTF-8: many are checked together, and each alone where that
+    fails."""
     invalid: list[int] = []
     begin = 0
     while begin < len(starts):
@@ -162,7 +180,11 @@ def check_encoding(name: object, n_invalid: int, n_lines: int, sample: bytes) ->
         raise DataError(
             f"{name} is not UTF-8 ({n_invalid:,} of {n_lines:,} lines): convert it by"
             f" `iconv -f {'UTF-16' if is_utf16 else 'ENCODING'} -t UTF-8`"
-            + ("" if is_utf16 else ", whatever its ENCODING is, such as CP949 (Korean) or CP1252 (Western)")
+            + (
+                ""
+                if is_utf16
+                else ", whatever its ENCODING is, such as CP949 (Korean) or CP1252 (Western)"
+            )
         )
 
 
@@ -172,13 +194,14 @@ def repair_warning(name: object, n_repaired: int, n_lines: int) -> str:
 
 
 def stored_path(path: Path) -> str:
-    """Return the absolute path of a file as a text for JSON, with U+FFFD for bytes that are not UTF-8."""
+    """Return the absolute path of a file as a text for JSON, with U+FFFD for bytes that are not
+    UTF-8."""
     return os.fsencode(path.resolve()).decode("utf-8", "replace")
 
 
 def read_bytes(path: Path) -> Bytes:
-    """Return the bytes of a file or a named pipe as (size,) uint8: a memory map of a plain file, else a copy
-    in memory, decompressed. Raises DataError."""
+    """Return the bytes of a file or a named pipe as (size,) uint8: a memory map of a plain file,
+    else a copy in memory, decompressed. Raises DataError."""
     try:
         if is_packed(path) or path.is_fifo() or path.stat().st_size == 0:  # which cannot be mapped
             return np.frombuffer(bytearray().join(pieces_of(path)), np.uint8)
@@ -189,7 +212,8 @@ def read_bytes(path: Path) -> Bytes:
 
 
 def pieces_of(path: Path, size: int = 1 << 16) -> Iterator[bytes]:
-    """Yield the bytes of a file or a pipe, decompressed where it is packed, in pieces of at most `size`.
+    """Yield the bytes of a file or a pipe, decompressed where it is packed, in pieces of at most
+    `size`.
 
     Raises DataError, also for a packed file whose library finds it damaged or cut off.
     """
@@ -208,8 +232,8 @@ def is_packed(path: Path) -> bool:
 
 
 def _open(path: Path) -> Any:
-    """Open a file of bytes, decompressed where its name says that it is packed. Raises OSError, also for
-    packings that are not supported."""
+    """Open a file of bytes, decompressed where its name says that it is packed. Raises OSError,
+    also for packings that are not supported."""
     if path.suffix in OTHER_PACKINGS:
         raise OSError(errno.EINVAL, "unpack it, or pack it as .gz, .xz or .zst")
     if path.suffix == ".gz":

@@ -1,7 +1,8 @@
-"""Texts as streams of bytes: which windows of them a language model learns from, and in which order.
+"""Texts as streams of bytes: which windows of them a language model learns from, and in which
+order.
 
-All bytes are data; there are no lines. BOS opens a stream, nothing ends it. An epoch is drawn from the seed
-and its number only, so that a run can resume at any batch.
+All bytes are data; there are no lines. BOS opens a stream, nothing ends it. An epoch is drawn from
+the seed and its number only, so that a run can resume at any batch.
 """
 
 from __future__ import annotations
@@ -19,22 +20,28 @@ Indices = npt.NDArray[np.int64]
 
 
 class WindowBatch(NamedTuple):
-    """A batch for a language model, or one process' share of it: n pieces of the text, t bytes each."""
+    """A batch for a language model, or one process' share of it: n pieces of the text, t bytes
+    each."""
 
     read: Bytes  # (n, t) uint8: the model's input, the byte before each of truth, or BOS
     truth: Bytes  # (n, t) uint8: the bytes to be predicted
-    skipped: Indices  # (n,) int64: bytes at the beginning of each row that are context and have no loss
-    fresh: bool  # whether a recurrent model starts anew, instead of with its states after the last batch
+    skipped: (
+        Indices  # (n,) int64: bytes at the beginning of each row that are context and have no loss
+    )
+    # whether a recurrent model starts anew, instead of with its states after the last batch
+    fresh: bool
     epoch_batches: int = 0  # the number of batches in the epoch
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """Return the numbers of Batch.counts: 0 sentences, the bytes that have a loss, 0 source bytes."""
+        """Return the numbers of Batch.counts: 0 sentences, the bytes that have a loss, 0 source
+        bytes."""
         return 0, self.truth.size - int(self.skipped.sum()), 0
 
 
 class Streams:
-    """Texts one after another, from which windows are cut at any position; after the last comes the first."""
+    """Texts one after another, from which windows are cut at any position; after the last comes the
+    first."""
 
     def __init__(self, texts: Sequence[Bytes]) -> None:
         """texts: (size,) uint8 each, at least one byte."""
@@ -47,8 +54,8 @@ class Streams:
     ) -> WindowBatch:
         """Return a batch with the `width` bytes from each position of `starts` (n,) int64 on.
 
-        skipped, fresh: fields of WindowBatch. The input before a text's first byte is BOS; with open_all
-        the first input of every row is BOS, too.
+        skipped, fresh: fields of WindowBatch. The input before a text's first byte is BOS; with
+        open_all the first input of every row is BOS, too.
         """
         rows = [self._bytes(start - 1, width + 1) for start in starts.tolist()]
         both = np.stack(rows) if rows else np.zeros((0, width + 1), np.uint8)
@@ -75,14 +82,20 @@ class Streams:
 
 
 def serial_windows(
-    streams: Streams, n_rows: int, own_rows: range, width: int, seed: int, epoch: int, first: int = 0
+    streams: Streams,
+    n_rows: int,
+    own_rows: range,
+    width: int,
+    seed: int,
+    epoch: int,
+    first: int = 0,
 ) -> Iterator[WindowBatch]:
-    """Yield the batches of an epoch for recurrent models: each row goes on where it ended in the batch
-    before, `width` bytes at a time.
+    """Yield the batches of an epoch for recurrent models: each row goes on where it ended in the
+    batch before, `width` bytes at a time.
 
-    The n_rows rows begin at evenly spaced positions with a random offset of the epoch, each with BOS and a
-    fresh state. own_rows: the rows of this process among the n_rows; first: the batch to begin with. The
-    streams must have n_rows * width bytes or more.
+    The n_rows rows begin at evenly spaced positions with a random offset of the epoch, each with
+    BOS and a fresh state. own_rows: the rows of this process among the n_rows; first: the batch to
+    begin with. The streams must have n_rows * width bytes or more.
     """
     each = streams.n_bytes // n_rows
     offset = int(_generator(seed, epoch).integers(streams.n_bytes))
@@ -104,12 +117,14 @@ def shuffled_windows(
     epoch: int,
     first: int = 0,
 ) -> Iterator[WindowBatch]:
-    """Yield the batches of an epoch of a convolutional language model, which needs no state between them.
+    """Yield the batches of an epoch of a convolutional language model, which needs no state between
+    them.
 
-    A batch has n_rows windows of context + width bytes, in random order; the last batch may have fewer. Each
-    byte of the texts has a loss at least once an epoch: the context has one only in a text's first window.
-    own_rows: the rows of this process among a batch's n_rows; first: the batch to begin with. Every text must
-    have context + width bytes or more.
+    A batch has n_rows windows of context + width bytes, in random order; the last batch may have
+    fewer. Each byte of the texts has a loss at least once an epoch: the context has one only in a
+    text's first window.
+    own_rows: the rows of this process among a batch's n_rows; first: the batch to begin with. Every
+    text must have context + width bytes or more.
     """
     generator = _generator(seed, epoch)
     window_starts, skipped = [], []
@@ -119,7 +134,9 @@ def shuffled_windows(
         starts = starts[starts > begin]
         last = end - context - width
         covered = int(starts[-1] if len(starts) else begin) + context + width
-        rest = np.array([last] if covered < end else [], np.int64)  # the bytes at the end, however few
+        rest = np.array(
+            [last] if covered < end else [], np.int64
+        )  # the bytes at the end, however few
         window_starts += [np.array([begin]), starts, rest]
         skipped += [np.zeros(1, np.int64), np.full(len(starts), context), covered - rest]
     all_starts, context_of = np.concatenate(window_starts), np.concatenate(skipped)

@@ -24,12 +24,16 @@ from bytenmt.utf8 import repair
 BATCH_ROWS = 1000  # that are translated together
 BLOCK_BYTES = 1 << 20  # of rows that Ray hands on together
 LONGEST_ROW = 1 << 24  # bytes
-PER_THREAD, PER_FILE = 0.75, 0.1  # CPUs that a thread of an engine asks for, and who reads or writes
+PER_THREAD, PER_FILE = (
+    0.75,
+    0.1,
+)  # CPUs that a thread of an engine asks for, and who reads or writes
 LINE, NO_BYTE = "text", "\x1f"  # the column of lines, and a separator that they do not have
 
 
 def connect() -> None:
-    """Connect to the Ray cluster of RAY_ADDRESS or `ray start`, else start one here, without its output.
+    """Connect to the Ray cluster of RAY_ADDRESS or `ray start`, else start one here, without its
+    output.
 
     Sets Ray Data to keep the order of rows. Raises BytenmtError.
     """
@@ -47,11 +51,18 @@ def connect() -> None:
 
 
 def translate_file(
-    path: Path, out: Path, form: str, runs: Sequence[str], options: Mapping[str, Any], actors: int | None
+    path: Path,
+    out: Path,
+    form: str,
+    runs: Sequence[str],
+    options: Mapping[str, Any],
+    actors: int | None,
 ) -> None:
-    """Translate a file into the new folder `out`, whose files have all rows in order; needs `connect`.
+    """Translate a file into the new folder `out`, whose files have all rows in order; needs
+    `connect`.
 
-    The folder appears when it is complete. form: parquet or jsonl; runs: models; options: of Translate;
+    The folder appears when it is complete. form: parquet or jsonl; runs: models; options: of
+    Translate;
     actors: number of engines, None for all CPUs (or GPUs) of the cluster. Raises BytenmtError.
     """
     part = out.with_name(f".{out.name}.part")
@@ -75,7 +86,9 @@ def translate_file(
         else:
             rows.write_datasink(LineSink(str(part), file_format="jsonl"), **how)
     except (ray.exceptions.RayError, pa.ArrowException, ValueError, OSError) as error:
-        first = re.search(r"^[\w.]+: .+", str(error), re.MULTILINE)  # the cause, after its stack trace
+        first = re.search(
+            r"^[\w.]+: .+", str(error), re.MULTILINE
+        )  # the cause, after its stack trace
         raise BytenmtError(f"{path}: {first[0] if first else error}") from None
     part.mkdir(exist_ok=True)  # Ray writes no folder where there are no rows
     part.rename(out)
@@ -98,19 +111,26 @@ class TranslateObjects(Translate):
     """Translate a value of JSON objects, a line each, whose other values stay as they are."""
 
     def __call__(self, batch: Any) -> Any:
-        """Return a table of LINE, encoded objects, without empty lines. Raises MsgspecError, SettingError."""
+        """Return a table of LINE, encoded objects, without empty lines. Raises MsgspecError,
+        SettingError."""
         lines = filter(bytes.strip, map(repair, batch.column(LINE).to_pylist()))
         rows = [msgspec.json.decode(line, type=dict[str, msgspec.Raw]) for line in lines]
         if rows:
             self._check_columns(sorted(set[str]().union(*rows)))
-        values = [msgspec.json.decode(row.get(self.column, b"null"), type=str | None) for row in rows]
+        values = [
+            msgspec.json.decode(row.get(self.column, b"null"), type=str | None) for row in rows
+        ]
         texts = self.translate([None if value is None else value.encode() for value in values])
-        done = [msgspec.json.encode({**row, self.to: text}) for row, text in zip(rows, texts, strict=True)]
+        done = [
+            msgspec.json.encode({**row, self.to: text})
+            for row, text in zip(rows, texts, strict=True)
+        ]
         return pa.table({LINE: pa.array(done, pa.large_binary())})
 
 
 class LineSink(BlockBasedFileDatasink):  # type: ignore[misc]
-    """Writes blocks of rows to files of Ray Data: of each row the bytes in its column LINE, as a line."""
+    """Writes blocks of rows to files of Ray Data: of each row the bytes in its column LINE, as a
+    line."""
 
     def write_block_to_file(self, block: Any, file: Any) -> None:
         """Write a block to an open file; called by Ray Data."""

@@ -17,14 +17,15 @@ LINE_ENDS = re.compile(rb"([\r\n]+)")
 class Translate:
     """Add a column of translations to batches of rows, which are Arrow tables or record batches.
 
-    Made once by each actor of Ray Data, or each task of Spark (docs/datasets.md has whole programs):
+    Made once by each actor of Ray Data, or each task of Spark (docs/datasets.md has whole
+    programs):
 
         rows.map_batches(Translate, fn_constructor_args=["runs/mine"], batch_format="pyarrow", …)
 
-    runs: folders or weights files, under names that every machine knows. column: of the texts, strings or
-    bytes; to: of the translations. A text of several lines is translated line by line, and its line ends
-    stay; a null stays one; invalid UTF-8 becomes U+FFFD. threads: of the engine. options: keyword
-    arguments of Translator.load, such as beam.
+    runs: folders or weights files, under names that every machine knows. column: of the texts,
+    strings or bytes; to: of the translations. A text of several lines is translated line by line,
+    and its line ends stay; a null stays one; invalid UTF-8 becomes U+FFFD. threads: of the engine.
+    options: keyword arguments of Translator.load, such as beam.
     """
 
     def __init__(
@@ -39,11 +40,14 @@ class Translate:
         self._translator = Translator.load(*runs, threads=threads, **options)
 
     def __call__(self, batch: Any) -> Any:
-        """Return an Arrow batch with the column `to` appended. Raises SettingError for wrong columns."""
+        """Return an Arrow batch with the column `to` appended. Raises SettingError for wrong
+        columns."""
         import pyarrow as pa
 
         if isinstance(batch, dict):
-            raise SettingError('the batches are no Arrow tables: give map_batches batch_format="pyarrow"')
+            raise SettingError(
+                'the batches are no Arrow tables: give map_batches batch_format="pyarrow"'
+            )
         self._check_columns(batch.schema.names)
         values = batch.column(self.column)
         if pa.types.is_dictionary(values.type):
@@ -51,7 +55,9 @@ class Translate:
         try:
             texts = values.cast(pa.large_binary()).to_pylist()
         except pa.ArrowNotImplementedError:
-            raise SettingError(f"the column {self.column} is of type {values.type}, not of texts") from None
+            raise SettingError(
+                f"the column {self.column} is of type {values.type}, not of texts"
+            ) from None
         return batch.append_column(self.to, pa.array(self.translate(texts), pa.string()))
 
     def _check_columns(self, names: Collection[str]) -> None:
@@ -60,13 +66,16 @@ class Translate:
             raise SettingError(f"{found}: expected a column {self.column}, and no {self.to} yet")
 
     def translate(self, texts: Sequence[bytes | None]) -> list[str | None]:
-        """Return the translation of each text, line by line; None for None. Invalid UTF-8 becomes U+FFFD."""
+        """Return the translation of each text, line by line; None for None. Invalid UTF-8 becomes
+        U+FFFD."""
         rows = [None if text is None else LINE_ENDS.split(repair(text)) for text in texts]
         lines = [line for row in rows if row is not None for line in row[::2]]
         results = iter(self._translator.translate_lines(lines))
         return [
             None
             if row is None
-            else b"".join(part if k % 2 else next(results).best.text for k, part in enumerate(row)).decode()
+            else b"".join(
+                part if k % 2 else next(results).best.text for k, part in enumerate(row)
+            ).decode()
             for row in rows
         ]

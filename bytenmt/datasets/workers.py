@@ -17,7 +17,9 @@ from bytenmt.errors import BytenmtError
 
 PARTS_PER_PROCESS = 4  # into which lines are cut, so that no process waits long for the last one
 
-_loads: list[Callable[[], Translator]] = []  # of a worker process: one, which loads at the first call
+_loads: list[
+    Callable[[], Translator]
+] = []  # of a worker process: one, which loads at the first call
 
 
 class Workers:
@@ -28,12 +30,15 @@ class Workers:
 
     def __init__(self, n: int, load: Callable[[], Translator]) -> None:
         self._n, self._other_children = n, set(active_children())
-        os.environ["PYTHONSAFEPATH"] = "1"  # children import nothing from the folder that they begin in
+        os.environ["PYTHONSAFEPATH"] = (
+            "1"  # children import nothing from the folder that they begin in
+        )
         # Spawned: a process with threads must not fork.
         self._pool = ProcessPoolExecutor(n, get_context("spawn"), _initialize, (load,))
 
     def translate(self, lines: Sequence[bytes], first: int) -> list[TranslationResult]:
-        """Translate lines as Translator.translate_lines does. first: number of the first line, from 0.
+        """Translate lines as Translator.translate_lines does. first: number of the first line, from
+        0.
 
         Raises what load has raised, and BytenmtError if a process has died.
         """
@@ -41,10 +46,14 @@ class Workers:
         begins = range(0, len(lines), size)
         parts = [list(lines[begin : begin + size]) for begin in begins]
         try:
-            results_of_parts = self._pool.map(_translate, parts, [first + begin for begin in begins])
+            results_of_parts = self._pool.map(
+                _translate, parts, [first + begin for begin in begins]
+            )
             return [result for results in results_of_parts for result in results]
         except BrokenExecutor:
-            raise BytenmtError("a process of --workers died: if memory ran out, give fewer") from None
+            raise BytenmtError(
+                "a process of --workers died: if memory ran out, give fewer"
+            ) from None
 
     def __enter__(self) -> Workers:
         return self

@@ -1,4 +1,5 @@
-"""Align output characters with source characters by the attention weights, summed from bytes to characters.
+"""Align output characters with source characters by the attention weights, summed from bytes to
+characters.
 
 The weights come from one teacher-forced pass over a text that any engine has produced.
 """
@@ -17,9 +18,9 @@ from bytenmt.decoding.reading import Reader, Weights
 class CharacterLink(NamedTuple):
     """An output character and the source character that it attends to most.
 
-    chars, source_chars: begin and end (exclusive) of each in its text, in characters; the byte at which one
-    begins is len(text[:begin].encode()). weight: the source character's share of the attention, from 0 to 1,
-    averaged over the output character's bytes.
+    chars, source_chars: begin and end (exclusive) of each in its text, in characters; the byte at
+    which one begins is len(text[:begin].encode()). weight: the source character's share of the
+    attention, from 0 to 1, averaged over the output character's bytes.
     """
 
     chars: tuple[int, int]
@@ -33,10 +34,12 @@ def align_lines(
     """Return the links of each line: one for each output character, in order.
 
     models: see mean_weights. lines: the chunks (source, text, separator) of each, as
-    TranslationResult.best_chunks returns them. The separator follows its chunk in source and text and has no
-    link.
+    TranslationResult.best_chunks returns them. The separator follows its chunk in source and text
+    and has no link.
     """
-    weights = iter(mean_weights(models, [(source, text) for line in lines for source, text, _ in line]))
+    weights = iter(
+        mean_weights(models, [(source, text) for line in lines for source, text, _ in line])
+    )
     links_of_lines = []
     for line in lines:
         links, n_before, n_source_before = list[CharacterLink](), 0, 0
@@ -49,15 +52,19 @@ def align_lines(
 
 
 def mean_weights(models: Sequence[Reader], pairs: Sequence[tuple[bytes, bytes]]) -> list[Weights]:
-    """Return the attention weights of each pair (source, text) without EOS, averaged over layers and models.
+    """Return the attention weights of each pair (source, text) without EOS, averaged over layers
+    and models.
 
-    models: a reader of each model; all of them have attention. Weights are float32 (bytes of the text, bytes
-    of the source + 1): a row for each predicted byte, a column for each source byte and, last, its EOS.
+    models: a reader of each model; all of them have attention. Weights are float32 (bytes of the
+    text, bytes of the source + 1): a row for each predicted byte, a column for each source byte
+    and, last, its EOS.
     """
     with_text = [i for i in range(len(pairs)) if pairs[i][1]]
     means = [np.zeros((len(text), len(source) + 1), np.float32) for source, text in pairs]
     for model in models if with_text else ():
-        for i, layers in zip(with_text, model.attention_weights([pairs[i] for i in with_text]), strict=True):
+        for i, layers in zip(
+            with_text, model.attention_weights([pairs[i] for i in with_text]), strict=True
+        ):
             means[i] += sum(layers.values()) / (len(layers) * len(models))
     return means
 
@@ -65,10 +72,12 @@ def mean_weights(models: Sequence[Reader], pairs: Sequence[tuple[bytes, bytes]])
 def link_characters(
     weights: Weights, source: bytes, text: bytes, n_before: int = 0, n_source_before: int = 0
 ) -> list[CharacterLink]:
-    """Return a link for each character of a text, made of attention weights; none if the source is empty.
+    """Return a link for each character of a text, made of attention weights; none if the source is
+    empty.
 
-    weights: (bytes of the text, bytes of the source + 1). The weight of a source character is the sum over
-    its bytes. n_before, n_source_before: how many characters of the line stand before the text and source.
+    weights: (bytes of the text, bytes of the source + 1). The weight of a source character is the
+    sum over its bytes. n_before, n_source_before: how many characters of the line stand before the
+    text and source.
     """
     if not source or not text:
         return []
@@ -82,10 +91,12 @@ def link_characters(
 
 
 def character_weights(weights: Weights, source: bytes, text: bytes) -> npt.NDArray[np.float64]:
-    """Return the attention weights of characters: (characters of the text, characters of the source + 1).
+    """Return the attention weights of characters: (characters of the text, characters of the source
+    + 1).
 
-    weights: (bytes of the text, bytes of the source + 1). They are summed over the bytes of a source
-    character and averaged over those of a text character. The last column is the EOS of the source.
+    weights: (bytes of the text, bytes of the source + 1). They are summed over the bytes of a
+    source character and averaged over those of a text character. The last column is the EOS of the
+    source.
     """
     of_source = np.add.reduceat(weights, [*_starts(source), len(source)], axis=1)
     starts = _starts(text)

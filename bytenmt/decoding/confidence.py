@@ -33,12 +33,15 @@ REASONS = {
     PLACEMENT: (CHECK, "a tag, placeholder or term may be in the wrong place"),
     UNSURE: (CHECK, "the model is unsure"),
 }
-# A part that is repeated: the longer it is, the fewer times. Of 204,536 reference translations into German
-# seven have one that their source has not, and of 75,336 into Korean 139, 119 of them in the Bible.
-REPETITION = re.compile(rb"(.)\1{11}|(..)\2{5}|(.{3,4})\3{3}|(.{5,48}?)\4\4|(.{10,64}?)\5", re.DOTALL)
+# A part that is repeated: the longer it is, the fewer times. Of 204,536 reference translations into
+# German seven have one that their source has not, and of 75,336 into Korean 139, 119 of them in the
+# Bible.
+REPETITION = re.compile(
+    rb"(.)\1{11}|(..)\2{5}|(.{3,4})\3{3}|(.{5,48}?)\4\4|(.{10,64}?)\5", re.DOTALL
+)
 LONG_ENOUGH = 24  # bytes of the longer side of a pair whose lengths are compared
-# Without thresholds of the model: no pair of languages makes a sentence of some length so many times longer
-# or shorter; in bytes, of which an ideogram has three.
+# Without thresholds of the model: no pair of languages makes a sentence of some length so many
+# times longer or shorter; in bytes, of which an ideogram has three.
 LENGTHENED, SHORTENED = 6.0, 1 / 8
 MOST_SIGMAS = 4.0  # beyond it a length is wrong; references are within 4.4
 NUMBERS = re.compile(r"\d{1,3}(?:[.,'\u00a0\u202f\u2019]\d{3})+(?!\d)|\d{1,18}")
@@ -48,9 +51,11 @@ NO_TEXT = compile_patterns(("placeholders", "tags", "urls", "emails"))
 
 
 class Verdict(NamedTuple):
-    """The judgement of a translation by its flags, which name suspected faults, such as "loop" or "number".
+    """The judgement of a translation by its flags, which name suspected faults, such as "loop" or
+    "number".
 
-    level: "sure", "check" or "wrong", by the gravest flag. reasons: each flag in words, the gravest first.
+    level: "sure", "check" or "wrong", by the gravest flag. reasons: each flag in words, the gravest
+    first.
     """
 
     level: str
@@ -58,7 +63,8 @@ class Verdict(NamedTuple):
 
     @staticmethod
     def from_flags(flags: Iterable[str]) -> Verdict:
-        """Return the verdict of a translation with these flags; one that is not in REASONS means "check".
+        """Return the verdict of a translation with these flags; one that is not in REASONS means
+        "check".
 
         >>> Verdict.from_flags(["unsure", "loop"])
         Verdict(level='wrong', reasons=('repeats itself', 'the model is unsure'))
@@ -76,14 +82,18 @@ def verdict_record(hypothesis: Hypothesis) -> dict[str, Any]:
 
 
 def text_flags(source: bytes, text: bytes, lengths: FlagThresholds | None = None) -> Iterator[str]:
-    """Yield the flags of a translation that need no model: LOOP (it repeats itself), LENGTH (far too long
-    or short), NUMBER (one is missing or repeated), INVENTION (a text for a source without letters or digits).
+    """Yield the flags of a translation that need no model: LOOP (it repeats itself), LENGTH (far
+    too long or short), NUMBER (one is missing or repeated), INVENTION (a text for a source without
+    letters or digits).
 
-    source, text: valid UTF-8. lengths: how long translations of the model are; None: limits of any language.
+    source, text: valid UTF-8. lengths: how long translations of the model are; None: limits of any
+    language.
     """
     if has_loop(text) and not has_loop(source):
         yield LOOP
-    if max(len(text), len(source)) >= LONG_ENOUGH and not _is_of_likely_length(source, text, lengths):
+    if max(len(text), len(source)) >= LONG_ENOUGH and not _is_of_likely_length(
+        source, text, lengths
+    ):
         yield LENGTH
     if has_wrong_number(source, text):
         yield NUMBER
@@ -92,13 +102,15 @@ def text_flags(source: bytes, text: bytes, lengths: FlagThresholds | None = None
 
 
 def has_loop(text: bytes) -> bool:
-    """Return whether a part of the text is repeated in a row so often that a model must have been caught in a
+    """Return whether a part of the text is repeated in a row so often that a model must have been
+    caught in a
     loop: from one byte 12 times to 10 bytes or more twice, see REPETITION."""
     return REPETITION.search(text + b" ") is not None
 
 
 def _is_of_likely_length(source: bytes, text: bytes, lengths: FlagThresholds | None) -> bool:
-    """Compare the lengths of a pair as Gale and Church (1993) do: the variance grows with the length."""
+    """Compare the lengths of a pair as Gale and Church (1993) do: the variance grows with the
+    length."""
     if lengths is None:
         return SHORTENED <= (len(text) + 1) / (len(source) + 1) <= LENGTHENED
     deviation = len(text) - lengths.length_ratio * len(source)
@@ -106,19 +118,22 @@ def _is_of_likely_length(source: bytes, text: bytes, lengths: FlagThresholds | N
 
 
 def has_wrong_number(source: bytes, text: bytes) -> bool:
-    """Return whether a number of the source is missing in the translation, written in digits, or is there
-    more often than in the source.
+    """Return whether a number of the source is missing in the translation, written in digits, or is
+    there more often than in the source.
 
-    1,000 may be 1.000, and a number up to 12 may be 12 more, as 3 p.m. is 15 Uhr. Other numbers are no fault:
-    of 1,000 references in Korean 25 have one that their source has in words.
+    1,000 may be 1.000, and a number up to 12 may be 12 more, as 3 p.m. is 15 Uhr. Other numbers are
+    no fault: of 1,000 references in Korean 25 have one that their source has in words.
     """
     wanted, written = _numbers(source), _numbers(text)
-    is_missing = any(n and not (n <= HALF_A_DAY and n + HALF_A_DAY in written) for n in wanted - written)
+    is_missing = any(
+        n and not (n <= HALF_A_DAY and n + HALF_A_DAY in written) for n in wanted - written
+    )
     return is_missing or any(n in wanted for n in written - wanted)
 
 
 def _numbers(line: bytes) -> Counter[int]:
-    """Return the numbers of a line outside of spans to be kept. Signs that group digits are left out."""
+    """Return the numbers of a line outside of spans to be kept. Signs that group digits are left
+    out."""
     if not any(map(str.isdigit, line.decode())):
         return Counter()
     numbers = NUMBERS.findall(plain_text(line))
@@ -126,7 +141,8 @@ def _numbers(line: bytes) -> Counter[int]:
 
 
 def is_copy(source: bytes, text: bytes) -> bool:
-    """Return whether a translation has the same letters as its source, in any letter case, and at least one.
+    """Return whether a translation has the same letters as its source, in any letter case, and at
+    least one.
 
     Letters in placeholders, tags, URLs and e-mail addresses do not count.
     """
@@ -142,6 +158,9 @@ def plain_text(line: bytes) -> str:
 
 
 def copied_spans(line: bytes) -> list[Span]:
-    """Return the placeholders, tags, URLs and e-mail addresses of a line, as byte offsets, in order."""
+    """Return the placeholders, tags, URLs and e-mail addresses of a line, as byte offsets, in
+    order."""
     text = line.decode()
-    return [Span(*(len(text[:place].encode()) for place in span)) for span in find_spans(text, NO_TEXT)]
+    return [
+        Span(*(len(text[:place].encode()) for place in span)) for span in find_spans(text, NO_TEXT)
+    ]

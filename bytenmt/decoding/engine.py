@@ -1,4 +1,5 @@
-"""The base class of engines: the sentences that are decoded together, their slots, handles and hypotheses."""
+"""The base class of engines: the sentences that are decoded together, their slots, handles and
+hypotheses."""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ from bytenmt.splitmix import draw_key
 class Engine(ABC):
     """Decodes up to `capacity` sentences side by side, each in a slot.
 
-    `admit` requests, call `advance` again and again, and take what `finished` returns. The output of a
-    sentence does not depend on the others. Subclasses add `admit` and `advance`, that is, encoders and
-    decoders; the search is here. state: of the search, replaced by a larger one when a sentence needs more
-    room. params: the options, for compiled code.
+    `admit` requests, call `advance` again and again, and take what `finished` returns. The output
+    of a sentence does not depend on the others. Subclasses add `admit` and `advance`, that is,
+    encoders and decoders; the search is here. state: of the search, replaced by a larger one when a
+    sentence needs more room. params: the options, for compiled code.
     """
 
     def __init__(self, options: Options, capacity: int, n_models: int = 0) -> None:
@@ -39,17 +40,20 @@ class Engine(ABC):
 
     @abstractmethod
     def admit(self, requests: list[Request]) -> list[int]:
-        """Encode the sources of at most room() requests, put each into a free slot, and return a handle (a
-        number) for each, in their order."""
+        """Encode the sources of at most room() requests, put each into a free slot, and return a
+        handle (a number) for each, in their order."""
 
     @abstractmethod
     def advance(self, n_steps: int) -> None:
-        """Execute n_steps steps; each adds a byte to every hypothesis of the sentences that are not done."""
+        """Execute n_steps steps; each adds a byte to every hypothesis of the sentences that are not
+        done."""
 
     def take_slots(self, requests: Sequence[Request]) -> tuple[list[int], list[int]]:
-        """Put new sentences into free slots, at their first byte; return their handles and their slots.
+        """Put new sentences into free slots, at their first byte; return their handles and their
+        slots.
 
-        A handle is a number that is never used again. Raises ValueError if there are not enough free slots.
+        A handle is a number that is never used again. Raises ValueError if there are not enough
+        free slots.
         """
         if len(requests) > self.room():
             raise ValueError(f"{len(requests)} sentences, but there is room for {self.room()}")
@@ -60,7 +64,9 @@ class Engine(ABC):
         for slot, request in zip(slots, requests, strict=True):
             draw_keys = None
             if options.sample:
-                draw_keys = [draw_key(options.seed, request.number, text) for text in range(options.beam)]
+                draw_keys = [
+                    draw_key(options.seed, request.number, text) for text in range(options.beam)
+                ]
             self.state.fill_slot(slot, request, draw_keys)
         handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
         self._n_admitted += len(requests)
@@ -68,9 +74,12 @@ class Engine(ABC):
         return handles, slots
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Return (handle, hypotheses, best first) of the sentences done since the last call, and free their
-        slots. Waits for the device. Raises BytenmtError if a model's probabilities are NaN."""
-        done = [(handle, slot) for handle, slot in self._slots.items() if self.state.state[slot] == DONE]
+        """Return (handle, hypotheses, best first) of the sentences done since the last call, and
+        free their slots. Waits for the device. Raises BytenmtError if a model's probabilities are
+        NaN."""
+        done = [
+            (handle, slot) for handle, slot in self._slots.items() if self.state.state[slot] == DONE
+        ]
         hypotheses = [(handle, self._hypotheses(slot)) for handle, slot in done]
         for handle, _ in done:
             self.drop(handle)
@@ -81,8 +90,8 @@ class Engine(ABC):
         self.state.state[self._slots.pop(handle)] = FREE
 
     def so_far(self, handle: int) -> bytes:
-        """Return the output so far of a sentence that `finished` has not returned; it may end inside a
-        character. Only for beam 1: with more beams it may change at the next step."""
+        """Return the output so far of a sentence that `finished` has not returned; it may end
+        inside a character. Only for beam 1: with more beams it may change at the next step."""
         slot = self._slots[handle]
         return self.state.text(slot, int(self.state.step[slot]), 0)
 

@@ -12,13 +12,18 @@ from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.errors import BytenmtError, DeviceError
 
 PLACES = {"numba": ("cpu", "the CPU"), "cuda-graph": ("cuda", "a GPU")}  # of engines with only one
-DRIVERS = ("/dev/nvidiactl", "/dev/dxg")  # devices of which one is there where a GPU is (dxg: under Windows)
+DRIVERS = (
+    "/dev/nvidiactl",
+    "/dev/dxg",
+)  # devices of which one is there where a GPU is (dxg: under Windows)
 
 
 def select_engine(spec: EngineSpec) -> EngineSpec:
-    """Return the spec with AUTO replaced by an engine and a device of this machine; precision stays as it is.
+    """Return the spec with AUTO replaced by an engine and a device of this machine; precision stays
+    as it is.
 
-    Raises DeviceError for a device that is not available, BytenmtError for settings that exclude each other.
+    Raises DeviceError for a device that is not available, BytenmtError for settings that exclude
+    each other.
     """
     engine = spec.engine
     place, words = PLACES.get(engine, (spec.device, ""))
@@ -55,10 +60,15 @@ def has_gpu() -> bool:
 def precision_of(stored: str, spec: EngineSpec) -> str:
     """Return the precision in which an engine computes: "fp32", "bf16" or "int8".
 
-    stored: that of the matrices in the weights file, which decides for numba if spec.precision is AUTO.
+    stored: that of the matrices in the weights file, which decides for numba if spec.precision is
+    AUTO.
     spec: its engine is not AUTO.
     """
     if spec.precision != AUTO:
         return spec.precision
-    by_engine = {"numba": "int8" if stored == "int8" else "fp32", "cuda-graph": "bf16", "torch": "fp32"}
+    by_engine = {
+        "numba": "int8" if stored == "int8" else "fp32",
+        "cuda-graph": "bf16",
+        "torch": "fp32",
+    }
     return by_engine[spec.engine]

@@ -1,12 +1,13 @@
 """Read glossaries, and find their terms in a line.
 
-A glossary is a table with lines `term TAB target`, or a CSV. Further columns are not read: OmegaT has a
-comment in the third one, DeepL the languages. Of several targets, separated by `|`, the first one is used;
-`!X`, which some programs read as a forbidden target, is left out.
+A glossary is a table with lines `term TAB target`, or a CSV. Further columns are not read: OmegaT
+has a comment in the third one, DeepL the languages. Of several targets, separated by `|`, the first
+one is used; `!X`, which some programs read as a forbidden target, is left out.
 
-A term in small letters matches in any letter case, one with a capital as it is written. The last word of a
-term also matches with one of ENDINGS, or an umlaut: `tab` finds "tabs", `Haus` finds "Häuser"; and before one
-of PARTICLES, which are no part of the match: `서버` finds two of the four characters of "서버에서".
+A term in small letters matches in any letter case, one with a capital as it is written. The last
+word of a term also matches with one of ENDINGS, or an umlaut: `tab` finds "tabs", `Haus` finds
+"Häuser"; and before one of PARTICLES, which are no part of the match: `서버` finds two of the four
+characters of "서버에서".
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from bytenmt.errors import DataError
 from bytenmt.sentinels import Span
 from bytenmt.utf8 import BYTE_ORDER_MARK, first_invalid
 
-# Endings of plurals and cases in English and German. Verbs have others: -ing and -ed would turn a noun into a
-# verb.
+# Endings of plurals and cases in English and German. Verbs have others: -ing and -ed would turn a
+# noun into a verb.
 ENDINGS = ("s", "es", "n", "en", "e", "er", "ern", "em")
 SHORTEST_STEM = 3  # letters that a form with an ending keeps
 # Of Korean; a model reads them behind the sentinel of a name, too.
@@ -42,7 +43,8 @@ class Term(NamedTuple):
 
 
 class Glossary:
-    """A glossary, which finds its terms in texts; the first of several with the same source text counts.
+    """A glossary, which finds its terms in texts; the first of several with the same source text
+    counts.
 
     >>> Glossary([Term("server", "Dienst")]).find("my Servers")
     {Span(begin=3, end=10): Term(source='server', target='Dienst')}
@@ -65,10 +67,11 @@ class Glossary:
 
     @classmethod
     def from_file(cls, path: Path) -> Glossary:
-        """Return the glossary of a file in UTF-8: lines `term TAB target`, or CSV if its suffix is .csv.
+        """Return the glossary of a file in UTF-8: lines `term TAB target`, or CSV if its suffix is
+        .csv.
 
-        Empty lines, and those that begin with #, are skipped. Raises DataError, with the number of the line,
-        where it is malformed.
+        Empty lines, and those that begin with #, are skipped. Raises DataError, with the number of
+        the line, where it is malformed.
         """
         try:
             data = path.read_bytes()
@@ -83,7 +86,8 @@ class Glossary:
         return cls(term for term in terms if term.target)
 
     def find(self, text: str) -> dict[Span, Term]:
-        """Return the occurrences of terms in a text, by their places in it: at each word the longest one.
+        """Return the occurrences of terms in a text, by their places in it: at each word the
+        longest one.
 
         Inflected forms count, see the module. Occurrences may overlap.
         """
@@ -102,8 +106,8 @@ class Glossary:
         return matches
 
     def _lookup(self, words: list[str]) -> tuple[Term | None, int]:
-        """Return the term of some words of a text, the last one in any of its forms, and how many characters
-        of it are a particle."""
+        """Return the term of some words of a text, the last one in any of its forms, and how many
+        characters of it are a particle."""
         for last, n_left in base_forms(words[-1]):
             form = [*words[:-1], last]
             term = self._terms.get(_key(form, False)) or self._terms.get(_key(form, True))
@@ -120,7 +124,8 @@ def _key(words: list[str], is_small: bool) -> tuple[str, bool]:
 def base_forms(word: str) -> Iterator[tuple[str, int]]:
     """Yield (base form, n) for a word and all words that it may be an inflected form of.
 
-    n: the characters of a Korean particle that were cut off, which are no part of the term; 0 for endings.
+    n: the characters of a Korean particle that were cut off, which are no part of the term; 0 for
+    endings.
     """
     for written in dict.fromkeys((word, word.translate(_UMLAUTS))):
         yield written, 0
@@ -135,10 +140,11 @@ def base_forms(word: str) -> Iterator[tuple[str, int]]:
 
 
 def parse_term(line: bytes, path: Path, number: int) -> Term:
-    """Return the term of a line of a glossary, a CSV if the suffix of `path` is .csv; else TAB separates.
+    """Return the term of a line of a glossary, a CSV if the suffix of `path` is .csv; else TAB
+    separates.
 
-    Its target is the first one, of those that | separates, that does not begin with "!", or "" if all do.
-    path, number: of the line, for errors. Raises DataError.
+    Its target is the first one, of those that | separates, that does not begin with "!", or "" if
+    all do. path, number: of the line, for errors. Raises DataError.
     """
     if first_invalid(line) >= 0:
         raise DataError(f"{path}, line {number} is not valid UTF-8: convert the file to UTF-8")
@@ -149,7 +155,13 @@ def parse_term(line: bytes, path: Path, number: int) -> Term:
     except csv.Error as error:
         raise DataError(f"{path}, line {number}: not CSV: {error}") from None
     targets = [target.strip() for part in rest[:1] for target in part.split("|")]
-    if not _TOKEN.search(source) or not rest or not all(target.removeprefix("!") for target in targets):
+    if (
+        not _TOKEN.search(source)
+        or not rest
+        or not all(target.removeprefix("!") for target in targets)
+    ):
         expected = "term,target" if is_csv else "term TAB target"
         raise DataError(f"{path}, line {number}: expected `{expected}`, or several targets by |")
-    return Term(source.strip(), next((target for target in targets if not target.startswith("!")), ""))
+    return Term(
+        source.strip(), next((target for target in targets if not target.startswith("!")), "")
+    )

@@ -1,4 +1,5 @@
-"""Replace the kept spans of a line by sentinels, and the sentinels of its translation by the spans again."""
+"""Replace the kept spans of a line by sentinels, and the sentinels of its translation by the spans
+again."""
 
 from __future__ import annotations
 
@@ -32,12 +33,13 @@ _SENTENCE_BEGIN = re.compile(r"(?:\A|[.!?…][\"')\]»”’]*)\s*[\"'(\[«»„
 
 
 class KeptSpan(NamedTuple):
-    """A part of a line for which a sentinel, a byte 0xF5 to 0xFC, stands: the model does not translate it.
+    """A part of a line for which a sentinel, a byte 0xF5 to 0xFC, stands: the model does not
+    translate it.
 
     It is one or several texts (as URLs), inline codes and glossary terms with nothing between them.
-    source: the part as it stands in the line. parts: what the sentinel becomes in the translation: texts and
-    codes stay as they are, a Term becomes its target, with a capital where the term in the line has one and a
-    sentence begins.
+    source: the part as it stands in the line. parts: what the sentinel becomes in the translation:
+    texts and codes stay as they are, a Term becomes its target, with a capital where the term in
+    the line has one and a sentence begins.
     """
 
     source: str
@@ -47,9 +49,9 @@ class KeptSpan(NamedTuple):
 class MarkedText(NamedTuple):
     """A text in which each kept span was replaced by a sentinel.
 
-    data: UTF-8; all sentinels in it are the byte FIRST_SENTINEL, to be numbered later. spans: the k-th
-    sentinel stands for spans[k]. pairs: indices into `spans` of an opening and its closing tag; a translation
-    has to write the first of a pair first.
+    data: UTF-8; all sentinels in it are the byte FIRST_SENTINEL, to be numbered later. spans: the
+    k-th sentinel stands for spans[k]. pairs: indices into `spans` of an opening and its closing
+    tag; a translation has to write the first of a pair first.
     """
 
     data: bytes
@@ -59,7 +61,8 @@ class MarkedText(NamedTuple):
 
 @dataclass(frozen=True)
 class KeepSpec:
-    """The choice of the spans that translations copy unchanged, and of the terms with fixed translations.
+    """The choice of the spans that translations copy unchanged, and of the terms with fixed
+    translations.
 
     patterns: regular expressions of kept spans, see sentinels.py. glossary: None for no terms.
     """
@@ -68,12 +71,16 @@ class KeepSpec:
     glossary: Glossary | None = None
 
     @classmethod
-    def from_settings(cls, keep: Any = None, keep_pattern: Any = (), glossary: Any = None) -> KeepSpec:
+    def from_settings(
+        cls, keep: Any = None, keep_pattern: Any = (), glossary: Any = None
+    ) -> KeepSpec:
         """Return the KeepSpec of the settings with these names.
 
-        keep: classes of sentinels.PATTERNS, as one text with commas ("urls,numbers") or as several names;
-        None: all classes; "none" or "": no class. keep_pattern: one further regular expression or several.
-        glossary: a file, a Glossary, or None. Raises SettingError, and DataError for a malformed file.
+        keep: classes of sentinels.PATTERNS, as one text with commas ("urls,numbers") or as several
+        names; None: all classes; "none" or "": no class. keep_pattern: one further regular
+        expression or several.
+        glossary: a file, a Glossary, or None. Raises SettingError, and DataError for a malformed
+        file.
         """
         if isinstance(keep, str):
             keep = tuple(name.strip() for name in keep.split(",") if name.strip() not in ("", NONE))
@@ -84,14 +91,18 @@ class KeepSpec:
         return cls(compile_patterns(classes, patterns), glossary)
 
     def mark(self, parts: Iterable[TextOrCode]) -> MarkedText:
-        """Return a line as a text in which sentinels replace its inline codes, kept spans and terms.
+        """Return a line as a text in which sentinels replace its inline codes, kept spans and
+        terms.
 
-        parts: the texts and codes of the line, in order. Spans with nothing between them share a sentinel.
+        parts: the texts and codes of the line, in order. Spans with nothing between them share a
+        sentinel.
         """
         texts, groups, tags = [], list[list[KeptSpan]](), list[tuple[int, TextOrCode | Term]]()
         is_adjacent = False
         for part in parts:
-            for piece in self._pieces(part) if isinstance(part, str) else [KeptSpan(part.text, (part,))]:
+            for piece in (
+                self._pieces(part) if isinstance(part, str) else [KeptSpan(part.text, (part,))]
+            ):
                 if isinstance(piece, str):
                     texts.append(piece)
                     is_adjacent = False
@@ -104,14 +115,16 @@ class KeepSpec:
                 tags += [(len(groups) - 1, tag) for tag in piece.parts]
         spans = tuple(
             KeptSpan(
-                "".join(span.source for span in group), tuple(part for span in group for part in span.parts)
+                "".join(span.source for span in group),
+                tuple(part for span in group for part in span.parts),
             )
             for group in groups
         )
         return MarkedText(to_bytes("".join(texts)), spans, _pairs(tags))
 
     def _pieces(self, text: str) -> Iterable[str | KeptSpan]:
-        """Return the parts of a text between kept spans, and the spans, in order; without empty texts."""
+        """Return the parts of a text between kept spans, and the spans, in order; without empty
+        texts."""
         terms = self.glossary.find(text) if self.glossary else {}
         chosen = find_spans(text, self.patterns)
         if terms:
@@ -126,19 +139,23 @@ class KeepSpec:
 
 
 def _pairs(tags: Sequence[tuple[int, TextOrCode | Term]]) -> tuple[tuple[int, int], ...]:
-    """Return the pairs of MarkedText. tags: each kept text, code or term, with the number of its span."""
+    """Return the pairs of MarkedText. tags: each kept text, code or term, with the number of its
+    span."""
     partners = pair_tags([tag if isinstance(tag, str) else "" for _, tag in tags])
     partners |= match_pairs(
-        (str(tag.pair), tag.opens) if isinstance(tag, Code) and tag.pair >= 0 else None for _, tag in tags
+        (str(tag.pair), tag.opens) if isinstance(tag, Code) and tag.pair >= 0 else None
+        for _, tag in tags
     )
     pairs = ((tags[opening][0], tags[closing][0]) for closing, opening in partners.items())
     return tuple(sorted({(first, second) for first, second in pairs if first != second}))
 
 
 def restore_parts(data: bytes, spans: Sequence[KeptSpan]) -> list[TextOrCode]:
-    """Return a translation as texts and inline codes, in which the spans stand again for the sentinels.
+    """Return a translation as texts and inline codes, in which the spans stand again for the
+    sentinels.
 
-    data: the output of a model, valid UTF-8 with sentinels. spans: sentinel k (0xF5 + k) becomes spans[k].
+    data: the output of a model, valid UTF-8 with sentinels. spans: sentinel k (0xF5 + k) becomes
+    spans[k].
     """
     parts, end = list[TextOrCode](), 0
     words = ""  # so far, without tags and codes
@@ -175,7 +192,8 @@ def merge_texts(parts: Iterable[TextOrCode]) -> list[TextOrCode]:
 
 
 def mark_prefix(prefix: bytes, spans: Sequence[KeptSpan]) -> bytes:
-    """Return a forced prefix in which the kept spans that it contains are replaced by their sentinels.
+    """Return a forced prefix in which the kept spans that it contains are replaced by their
+    sentinels.
 
     Otherwise the search would write these spans once more. prefix: UTF-8.
     """
@@ -183,13 +201,16 @@ def mark_prefix(prefix: bytes, spans: Sequence[KeptSpan]) -> bytes:
     for symbol in range(FIRST_SENTINEL, FIRST_SENTINEL + len(spans)):
         text = restore_text(bytes([symbol]), spans)
         longer = marked.replace(text, bytes([symbol]), 1)
-        if text and restore_text(longer, spans) == prefix:  # the case of a term may be another there
+        if (
+            text and restore_text(longer, spans) == prefix
+        ):  # the case of a term may be another there
             marked = longer
     return marked
 
 
 def restore_text(data: bytes, spans: Sequence[KeptSpan]) -> bytes:
-    """Return the output of a model as UTF-8 with the kept spans, as texts, in place of its sentinels.
+    """Return the output of a model as UTF-8 with the kept spans, as texts, in place of its
+    sentinels.
 
     data: valid UTF-8 with sentinels. spans: sentinel k (0xF5 + k) becomes spans[k].
     """

@@ -1,9 +1,10 @@
-"""Cut lines into sentences and chunks, ask for each distinct chunk once, and join the hypotheses of the
-chunks.
+"""Cut lines into sentences and chunks, ask for each distinct chunk once, and join the hypotheses of
+the chunks.
 
-This is the one batcher under Translator, the server's workers, the data set jobs and the commands. It only
-makes requests and takes hypotheses; who decodes the requests, and in which order, is left to its users. With
-a KeepSpec, kept spans and codes become sentinels in the requests, and their texts again in the results.
+This is the one batcher under Translator, the server's workers, the data set jobs and the commands.
+It only makes requests and takes hypotheses; who decodes the requests, and in which order, is left
+to its users. With a KeepSpec, kept spans and codes become sentinels in the requests, and their
+texts again in the results.
 """
 
 from __future__ import annotations
@@ -36,19 +37,24 @@ from bytenmt.sentinels import (
     to_text,
 )
 
-CHUNK_NUMBER_STEP = 1 << 40  # between the sampling numbers of a line's chunks: more than there are lines
+CHUNK_NUMBER_STEP = (
+    1 << 40
+)  # between the sampling numbers of a line's chunks: more than there are lines
 ADDRESSES = compile_patterns(("urls", "emails"))  # what no model translates
 SPAN_CHARACTER = "\ue000"  # for private use: stands for a kept span where sentences are looked for
-PLACEMENT = "placement"  # flag: kept spans were written where the model would have ended the translation
+PLACEMENT = (
+    "placement"  # flag: kept spans were written where the model would have ended the translation
+)
 
 
 class Chunk(NamedTuple):
     """A part of a line, usually a sentence, that is translated by itself.
 
-    text: valid UTF-8. separator: white space between this chunk and the next one, copied into translations.
-    source: the text as the model reads it: sentinel k (byte 0xF5 + k) stands for spans[k]. spans: the kept
-    spans of the text, in order. pairs: indices into `spans` of an opening and its closing tag, of which the
-    first must be written first.
+    text: valid UTF-8. separator: white space between this chunk and the next one, copied into
+    translations.
+    source: the text as the model reads it: sentinel k (byte 0xF5 + k) stands for spans[k]. spans:
+    the kept spans of the text, in order. pairs: indices into `spans` of an opening and its closing
+    tag, of which the first must be written first.
     """
 
     text: bytes
@@ -61,9 +67,11 @@ class Chunk(NamedTuple):
 class TranslationResult(NamedTuple):
     """The translations of a line.
 
-    hypotheses: up to n_best of the whole line, at least one, the k-th joined from the k-th of each chunk.
-    chunks: the parts in which the line was translated. chunk_hypotheses: the hypotheses of each chunk, the
-    best first. parts: the best hypothesis as texts and inline codes (sentinels.Code) in turn, for documents.
+    hypotheses: up to n_best of the whole line, at least one, the k-th joined from the k-th of each
+    chunk.
+    chunks: the parts in which the line was translated. chunk_hypotheses: the hypotheses of each
+    chunk, the best first. parts: the best hypothesis as texts and inline codes (sentinels.Code) in
+    turn, for documents.
     """
 
     hypotheses: list[Hypothesis]
@@ -78,11 +86,13 @@ class TranslationResult(NamedTuple):
 
     @property
     def source(self) -> bytes:
-        """The line that was translated; inline codes of a document are texts in it where spans are kept."""
+        """The line that was translated; inline codes of a document are texts in it where spans are
+        kept."""
         return b"".join(chunk.text + chunk.separator for chunk in self.chunks)
 
     def with_flags(self, flags: Sequence[str]) -> TranslationResult:
-        """Return a copy of the result in which these flags are added to those of the best hypothesis."""
+        """Return a copy of the result in which these flags are added to those of the best
+        hypothesis."""
         best, *others = self.hypotheses
         best = best._replace(flags=tuple(dict.fromkeys((*(best.flags or ()), *flags))))
         return self._replace(hypotheses=[best, *others])
@@ -96,24 +106,32 @@ class TranslationResult(NamedTuple):
 class LineBatch:
     """Lines that are translated together, cut into chunks by `settings`. It decodes nothing itself.
 
-    The caller decodes `requests` (distinct), passes the hypotheses of each to `add`, in any order, and then
-    `results` joins them to translations of the lines. `hypotheses` holds those added so far.
+    The caller decodes `requests` (distinct), passes the hypotheses of each to `add`, in any order,
+    and then `results` joins them to translations of the lines. `hypotheses` holds those added so
+    far.
 
-    lines: valid UTF-8 without line ends, or a document's texts and inline codes. first: number of the first
-    line, on which random draws depend.
+    lines: valid UTF-8 without line ends, or a document's texts and inline codes. first: number of
+    the first line, on which random draws depend.
     """
 
     def __init__(self, lines: Sequence[SourceLine], settings: Settings, first: int = 0) -> None:
         self._settings = settings
-        self._parts, has_sentinels = list[list[tuple[Chunk, Request | None]]](), settings.keep is not None
+        self._parts, has_sentinels = (
+            list[list[tuple[Chunk, Request | None]]](),
+            settings.keep is not None,
+        )
         for number, line in enumerate(lines, first):
             chunks = split_line(line, settings.max_source_bytes, settings.keep, settings.languages)
             prefixes = [b""] * len(chunks)
-            if settings.prefix:  # the first chunk with words has it, which is not the mark of a list
+            if (
+                settings.prefix
+            ):  # the first chunk with words has it, which is not the mark of a list
                 has_words = [has_translatable_text(chunk.source, has_sentinels) for chunk in chunks]
                 prefixes[has_words.index(True) if any(has_words) else 0] = settings.prefix
             numbers = range(number, number + len(chunks) * CHUNK_NUMBER_STEP, CHUNK_NUMBER_STEP)
-            self._parts.append(list(zip(chunks, map(self._request, chunks, numbers, prefixes), strict=True)))
+            self._parts.append(
+                list(zip(chunks, map(self._request, chunks, numbers, prefixes), strict=True))
+            )
         # Equal requests are one; in sampling they differ by their number.
         every = (request for parts in self._parts for _, request in parts if request is not None)
         self.requests = list(dict.fromkeys(every))
@@ -143,7 +161,8 @@ class LineBatch:
             chunks = [chunk for chunk, _ in line]
             pairs = [(chunk, self._with_sentinels(chunk, request)) for chunk, request in line]
             hypotheses = [
-                [h._replace(text=restore_text(h.text, chunk.spans)) for h in each] for chunk, each in pairs
+                [h._replace(text=restore_text(h.text, chunk.spans)) for h in each]
+                for chunk, each in pairs
             ]
             of_line = join_hypotheses(chunks, hypotheses, length_penalty)
             parts = merge_texts(
@@ -155,14 +174,15 @@ class LineBatch:
         return results
 
     def _with_sentinels(self, chunk: Chunk, request: Request | None) -> list[Hypothesis]:
-        """Return the hypotheses of a chunk with sentinels; where it is copied, the chunk at no cost."""
+        """Return the hypotheses of a chunk with sentinels; where it is copied, the chunk at no
+        cost."""
         if request is not None:
             return self.hypotheses[request]
         return [Hypothesis(chunk.source, 0.0, 0.0, None if self._settings.keep is None else ())]
 
     def beginning(self, line: int) -> tuple[bytes, bool]:
-        """Return the translation of the first chunks of a line, up to the first that is not done, and whether
-        all are done. line: its index in this batch."""
+        """Return the translation of the first chunks of a line, up to the first that is not done,
+        and whether all are done. line: its index in this batch."""
         text = b""
         for chunk, request in self._parts[line]:
             if request is not None and request not in self.hypotheses:
@@ -172,7 +192,8 @@ class LineBatch:
         return text, True
 
     def _request(self, chunk: Chunk, number: int, prefix: bytes) -> Request | None:
-        """Return the request for a chunk, or None where the text is copied. number: for random draws."""
+        """Return the request for a chunk, or None where the text is copied. number: for random
+        draws."""
         settings, source, prefix = self._settings, chunk.source, mark_prefix(prefix, chunk.spans)
         if not (source and (prefix or has_translatable_text(source, settings.keep is not None))):
             return None
@@ -182,9 +203,11 @@ class LineBatch:
 
 
 def has_translatable_text(source: bytes, has_sentinels: bool) -> bool:
-    """Return whether a text has letters besides sentinels, URLs and e-mail addresses; if not, it is copied.
+    """Return whether a text has letters besides sentinels, URLs and e-mail addresses; if not, it is
+    copied.
 
-    has_sentinels: whether the model keeps spans; if not, digits and symbols such as emoji count as letters.
+    has_sentinels: whether the model keeps spans; if not, digits and symbols such as emoji count as
+    letters.
     """
     text = to_text(source.translate(None, SENTINELS))
     if any(sign in text for sign in ("@", ".", "://")):
@@ -197,16 +220,19 @@ def has_translatable_text(source: bytes, has_sentinels: bool) -> bool:
 def split_line(
     line: SourceLine, max_bytes: int, keep: KeepSpec | None = None, languages: Sequence[str] = ()
 ) -> list[Chunk]:
-    """Return the chunks in which a line is translated: its sentences, cut where they have over max_bytes, or
-    more kept spans than there are sentinels.
+    """Return the chunks in which a line is translated: its sentences, cut where they have over
+    max_bytes, or more kept spans than there are sentinels.
 
-    line: UTF-8, or texts and inline codes. keep: the spans to replace by sentinels; None: no span, and codes
-    are left out. The mark of a list item, as in `- item`, and a sign that is repeated, as in `Name: ____`,
-    are chunks of their own. languages: codes such as "de", see split_sentences; none: one sentence.
+    line: UTF-8, or texts and inline codes. keep: the spans to replace by sentinels; None: no span,
+    and codes are left out. The mark of a list item, as in `- item`, and a sign that is repeated, as
+    in `Name: ____`, are chunks of their own. languages: codes such as "de", see split_sentences;
+    none: one sentence.
     """
     parts = [line.decode()] if isinstance(line, bytes) else line
     # Without sentinels a name is text, and other codes are left out.
-    texts = [part if isinstance(part, str) else part.text * part.text.isidentifier() for part in parts]
+    texts = [
+        part if isinstance(part, str) else part.text * part.text.isidentifier() for part in parts
+    ]
     text = "".join(texts)
     data, spans, pairs = MarkedText(text.encode(), (), ()) if keep is None else keep.mark(parts)
     chunks, first = list[Chunk](), 0
@@ -217,19 +243,24 @@ def split_line(
             chunk_spans = spans[first:end]
             after_spans = zip(chunk_spans, others, strict=True)
             plain = begin + b"".join(span.source.encode() + other for span, other in after_spans)
-            source = begin + b"".join(SENTINELS[k : k + 1] + other for k, other in enumerate(others))
-            inside = tuple((a - first, b - first) for a, b in pairs if first <= a < end and first <= b < end)
+            source = begin + b"".join(
+                SENTINELS[k : k + 1] + other for k, other in enumerate(others)
+            )
+            inside = tuple(
+                (a - first, b - first) for a, b in pairs if first <= a < end and first <= b < end
+            )
             chunks.append(Chunk(plain, separator, source, chunk_spans, inside))
             first = end
     return chunks
 
 
 def split_sentences(data: bytes, languages: Sequence[str]) -> list[tuple[bytes, bytes]]:
-    """Return (text, white space after it) of each sentence, list mark and repeated sign of a line, in order.
+    """Return (text, white space after it) of each sentence, list mark and repeated sign of a line,
+    in order.
 
-    data: UTF-8 with sentinels. languages: codes such as "de", whose abbreviations are known; with several, a
-    sentence ends where all their rules agree. No sentence ends inside a URL or e-mail address. White space
-    at the beginning of a line of several sentences follows an empty text.
+    data: UTF-8 with sentinels. languages: codes such as "de", whose abbreviations are known; with
+    several, a sentence ends where all their rules agree. No sentence ends inside a URL or e-mail
+    address. White space at the beginning of a line of several sentences follows an empty text.
     """
     text = to_text(data)
     probe = text.replace(sentinel_char(0), SPAN_CHARACTER)
@@ -251,8 +282,9 @@ def split_sentences(data: bytes, languages: Sequence[str]) -> list[tuple[bytes, 
 def cut_text(data: bytes, after: bytes, max_bytes: int) -> list[tuple[bytes, bytes]]:
     """Cut UTF-8 with sentinels into texts of at most max_bytes bytes and N_SENTINELS sentinels.
 
-    Returns (text, separator) of each. A text ends at the last space that it can reach, which is then its
-    separator, else between two characters, with the separator b"". after: the separator of the last text.
+    Returns (text, separator) of each. A text ends at the last space that it can reach, which is
+    then its separator, else between two characters, with the separator b"". after: the separator of
+    the last text.
     max_bytes: at least 4, the bytes of the longest character.
     """
     texts, start = list[tuple[bytes, bytes]](), 0
@@ -276,18 +308,23 @@ def join_hypotheses(
 ) -> list[Hypothesis]:
     """Return the hypotheses of a line.
 
-    hypotheses: of each chunk. The k-th of the line joins the k-th of each chunk, or its last one where there
-    are fewer. length_penalty: the exponent in the new scores of a line of several chunks.
+    hypotheses: of each chunk. The k-th of the line joins the k-th of each chunk, or its last one
+    where there are fewer. length_penalty: the exponent in the new scores of a line of several
+    chunks.
     """
     if len(chunks) == 1:
         return [h._replace(text=h.text + chunks[0].separator) for h in hypotheses[0]]
     of_line = []
     for k in range(max(map(len, hypotheses))):
         parts = [each[min(k, len(each) - 1)] for each in hypotheses]
-        text = b"".join(part.text + chunk.separator for part, chunk in zip(parts, chunks, strict=True))
+        text = b"".join(
+            part.text + chunk.separator for part, chunk in zip(parts, chunks, strict=True)
+        )
         log_probability = sum(part.log_probability for part in parts)
         score = log_probability / (len(text) + 1) ** length_penalty
         checked = [part.flags for part in parts if part.flags is not None]
-        flags = tuple(dict.fromkeys(flag for flags in checked for flag in flags)) if checked else None
+        flags = (
+            tuple(dict.fromkeys(flag for flags in checked for flag in flags)) if checked else None
+        )
         of_line.append(Hypothesis(text, log_probability, score, flags))
     return of_line

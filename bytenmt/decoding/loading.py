@@ -37,13 +37,16 @@ FEW_MULTI_SENTENCE_LINES = 0.05  # share of the training lines up to which "auto
 
 M = TypeVar("M")  # a model as an engine takes it: packed, or a module
 # The first three fields of Runtime: make_engine, make_reader, make_attention_readers.
-RuntimeFunctions = tuple[Callable[[Options, int], "Engine"], Callable[[], Reader], Callable[[], list[Reader]]]
+RuntimeFunctions = tuple[
+    Callable[[Options, int], "Engine"], Callable[[], Reader], Callable[[], list[Reader]]
+]
 
 
 class LoadedRun(NamedTuple):
     """The description of a run that was loaded, without its weights.
 
-    file: the weights file. config: its configuration. facts: measured in training, such as search defaults.
+    file: the weights file. config: its configuration. facts: measured in training, such as search
+    defaults.
     precision: of the matrices in the file, such as "fp32".
     """
 
@@ -55,19 +58,26 @@ class LoadedRun(NamedTuple):
 
 @dataclass(frozen=True)
 class Runtime:
-    """Loaded models with functions that make engines (to decode) and readers (to score fixed texts) of them.
+    """Loaded models with functions that make engines (to decode) and readers (to score fixed texts)
+    of them.
 
     Several models form an ensemble. `load_runs` and `runtime_from_models` return it.
     """
 
-    make_engine: Callable[[Options, int], Engine]  # (options, most sentences side by side) -> an engine
+    make_engine: Callable[
+        [Options, int], Engine
+    ]  # (options, most sentences side by side) -> an engine
     make_reader: Callable[[], Reader]  # which scores in fp32 unless another precision was asked for
     make_attention_readers: Callable[[], list[Reader]]  # one of each model that has attention
     has_source: bool = True  # whether the runs are translation models, not language models
     max_source_bytes: int = 1000  # the longest line that all of them saw in training
     runs: Sequence[LoadedRun] = ()  # that were loaded; empty for models in memory
-    spec: EngineSpec = EngineSpec("torch", "cpu")  # the engine in use; only its precision may still be AUTO
-    reverse: Reader | None = None  # of the opposite direction, to rerank hypotheses; None: no reranking
+    spec: EngineSpec = EngineSpec(
+        "torch", "cpu"
+    )  # the engine in use; only its precision may still be AUTO
+    reverse: Reader | None = (
+        None  # of the opposite direction, to rerank hypotheses; None: no reranking
+    )
 
     @property
     def has_attention(self) -> bool:
@@ -80,40 +90,51 @@ class Runtime:
         return bool(self.runs) and all(run.config.data.sentinels > 0 for run in self.runs)
 
     def sentence_languages(self, split_sentences: str) -> Sequence[str]:
-        """Return codes of the languages by whose rules source lines are split into sentences; () if lines are
-        not split.
+        """Return codes of the languages by whose rules source lines are split into sentences; () if
+        lines are not split.
 
-        split_sentences: "always", "never" or "auto": split if the runs were trained on single sentences.
+        split_sentences: "always", "never" or "auto": split if the runs were trained on single
+        sentences.
         """
         facts = [run.facts for run in self.runs]
         is_split = split_sentences == ALWAYS
         if split_sentences == AUTO and facts:
             shares = [fact.multi_sentence_share for fact in facts]
-            is_split = all(share is not None and share <= FEW_MULTI_SENTENCE_LINES for share in shares)
+            is_split = all(
+                share is not None and share <= FEW_MULTI_SENTENCE_LINES for share in shares
+            )
         if not is_split:
             return ()
         return (
-            languages_of_files(corpus.src or "" for corpus in facts[0].corpora) if facts else UNKNOWN_LANGUAGE
+            languages_of_files(corpus.src or "" for corpus in facts[0].corpora)
+            if facts
+            else UNKNOWN_LANGUAGE
         )
 
     @property
     def search_defaults(self) -> SearchDefaults | None:
-        """The search settings that the first run with such settings stores as defaults; None if none does."""
+        """The search settings that the first run with such settings stores as defaults; None if
+        none does."""
         return next((run.facts.search for run in self.runs if run.facts.search is not None), None)
 
 
-def load_runs(paths: Sequence[str | Path], spec: EngineSpec, reporter: Reporter = SILENT) -> Runtime:
-    """Load run folders or weights files, of any architectures; several form an ensemble by their mean
-    probabilities.
+def load_runs(
+    paths: Sequence[str | Path], spec: EngineSpec, reporter: Reporter = SILENT
+) -> Runtime:
+    """Load run folders or weights files, of any architectures; several form an ensemble by their
+    mean probabilities.
 
-    spec: the engine to use; AUTO is replaced. With the numba engine, kernels are compiled if they are not on
-    disk. reporter: gets messages that a user may not expect. Raises CheckpointError for a file,
-    BytenmtError where the runs do not fit together or the engine is not available.
+    spec: the engine to use; AUTO is replaced. With the numba engine, kernels are compiled if they
+    are not on disk. reporter: gets messages that a user may not expect. Raises CheckpointError for
+    a file, BytenmtError where the runs do not fit together or the engine is not available.
     """
     if not paths:
         raise SettingError("no run: give a run folder or a weights file")
     read = [read_run(Path(path)) for path in paths]
-    runs = [LoadedRun(file, contents.config, contents.facts, contents.precision) for file, contents in read]
+    runs = [
+        LoadedRun(file, contents.config, contents.facts, contents.precision)
+        for file, contents in read
+    ]
     has_source = runs[0].config.model.source
     for path, run in zip(paths, runs, strict=True):
         if run.config.model.source != has_source:
@@ -130,10 +151,17 @@ def load_runs(paths: Sequence[str | Path], spec: EngineSpec, reporter: Reporter 
         opposite = load_runs([spec.reverse], replace(spec, reverse=None), reporter)
         if not (has_source and opposite.has_source):
             named = spec.reverse if has_source else paths[0]
-            raise BytenmtError(f"{named} is a language model: --reverse ranks translations by their sources")
+            raise BytenmtError(
+                f"{named} is a language model: --reverse ranks translations by their sources"
+            )
         reverse = opposite.make_reader()
     return Runtime(
-        *calls, has_source=has_source, max_source_bytes=limit, runs=runs, spec=chosen, reverse=reverse
+        *calls,
+        has_source=has_source,
+        max_source_bytes=limit,
+        runs=runs,
+        spec=chosen,
+        reverse=reverse,
     )
 
 
@@ -145,7 +173,9 @@ def _usable_engine(spec: EngineSpec, runs: Sequence[LoadedRun], reporter: Report
     from bytenmt.architectures.registry import has_program
 
     chosen = select_engine(spec)
-    unknown = sorted({architecture(run.config.model) for run in runs if not has_program(run.config.model)})
+    unknown = sorted(
+        {architecture(run.config.model) for run in runs if not has_program(run.config.model)}
+    )
     if chosen.engine == "numba" and unknown:
         why = f"the numba engine has no program for {' and '.join(unknown)}"
         if spec.engine != AUTO:
@@ -154,7 +184,9 @@ def _usable_engine(spec: EngineSpec, runs: Sequence[LoadedRun], reporter: Report
         reporter.say(f"bytenmt: decoding with --engine torch: {why}")
     missing, other = ("bf16", "int8") if chosen.engine == "numba" else ("int8", "bf16")
     if spec.precision == missing:
-        raise BytenmtError(f"--engine {chosen.engine} has no {missing}: use --precision fp32 or {other}")
+        raise BytenmtError(
+            f"--engine {chosen.engine} has no {missing}: use --precision fp32 or {other}"
+        )
     return chosen
 
 
@@ -193,7 +225,8 @@ def _load_numba(
 ) -> RuntimeFunctions:
     """Load models for the numba engine, each in its file's precision unless spec has another.
 
-    stored: file and contents of each model. The kernels are compiled first if this machine has not done it.
+    stored: file and contents of each model. The kernels are compiled first if this machine has not
+    done it.
     """
     from bytenmt.decoding.cpu.compilation import compile_kernels
     from bytenmt.decoding.cpu.engine import NumbaEngine
@@ -208,7 +241,10 @@ def _load_numba(
     if "torch" in sys.modules:
         _check_programs(stored)
     threads = n_threads(spec)
-    make_engine, make_reader = partial(NumbaEngine, threads=threads), partial(CpuReader, threads=threads)
+    make_engine, make_reader = (
+        partial(NumbaEngine, threads=threads),
+        partial(CpuReader, threads=threads),
+    )
     return _runtime_functions(stored, spec, pack, make_engine, make_reader)
 
 
@@ -216,7 +252,8 @@ _CHECKED = set[ModelSection]()  # the models that _check_programs has compared i
 
 
 def _check_programs(stored: Sequence[tuple[Path, StoredWeights]]) -> None:
-    """Compare each model's program with its module, once a process. Raises BytenmtError if they differ.
+    """Compare each model's program with its module, once a process. Raises BytenmtError if they
+    differ.
 
     Where PyTorch would have to be imported for it, nothing is compared: the training has done it.
     """
@@ -258,7 +295,9 @@ def _load_pytorch(
         kind = TorchEngine if spec.engine == "torch" else CudaGraphEngine
         return kind(models, options, capacity, device)
 
-    return _runtime_functions(stored, spec, build_model, make_engine, partial(TorchReader, device=device))
+    return _runtime_functions(
+        stored, spec, build_model, make_engine, partial(TorchReader, device=device)
+    )
 
 
 def _runtime_functions(
@@ -268,11 +307,16 @@ def _runtime_functions(
     make_engine: Callable[[Sequence[M], Options, int], Engine],
     make_reader: Callable[[Sequence[M]], Reader],
 ) -> RuntimeFunctions:
-    """Return the functions of a Runtime. build: returns the model of a number, from 0, in a precision."""
+    """Return the functions of a Runtime. build: returns the model of a number, from 0, in a
+    precision."""
     build = cache(build)
     exact = "fp32" if spec.precision == AUTO else spec.precision
-    attentive = [number for number, (_, contents) in enumerate(stored) if contents.config.model.has_attention]
-    models = [build(i, precision_of(weights.precision, spec)) for i, (_, weights) in enumerate(stored)]
+    attentive = [
+        number for number, (_, contents) in enumerate(stored) if contents.config.model.has_attention
+    ]
+    models = [
+        build(i, precision_of(weights.precision, spec)) for i, (_, weights) in enumerate(stored)
+    ]
     return (
         partial(make_engine, models),
         lambda: make_reader([build(number, exact) for number in range(len(stored))]),

@@ -1,4 +1,5 @@
-"""Describe a model: its sizes and costs, computed from its configuration, and the contents of a file."""
+"""Describe a model: its sizes and costs, computed from its configuration, and the contents of a
+file."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ SOURCE_BYTES = 100  # of the source for which the cost of a step is given
 def model_description(name: str, preset: str | None, settings: Sequence[str] = ()) -> str:
     """Return sizes and costs of a model, as TOML comments, and its configuration.
 
-    name: an architecture, a run folder or a weights file. preset, settings (`model.source=false`): only for
-    an architecture. Raises BytenmtError.
+    name: an architecture, a run folder or a weights file. preset, settings (`model.source=false`):
+    only for an architecture. Raises BytenmtError.
     """
     config, path = config_of(name, preset, settings), resolve_path(Path(name))
     if name in PRESETS["small"]:
@@ -30,8 +31,8 @@ def model_description(name: str, preset: str | None, settings: Sequence[str] = (
 
 
 def config_of(name: str, preset: str | None, settings: Sequence[str] = ()) -> Config:
-    """Return the configuration of an architecture (name) with preset and settings, or of a run folder or
-    weights file (name). Raises BytenmtError."""
+    """Return the configuration of an architecture (name) with preset and settings, or of a run
+    folder or weights file (name). Raises BytenmtError."""
     path = resolve_path(Path(name))
     if name in PRESETS["small"]:
         return load_config(name, preset, settings)
@@ -47,14 +48,17 @@ def config_of(name: str, preset: str | None, settings: Sequence[str] = ()) -> Co
 def describe(
     config: Config, file: Path | None = None, precision: str = "fp32", facts: Facts | None = None
 ) -> str:
-    """Return sizes and costs as TOML comments, then the configuration: together a file for --config.
+    """Return sizes and costs as TOML comments, then the configuration: together a file for
+    --config.
 
-    file: a weights file whose size is told, too, and whose matrices are in `precision`; None: no file. facts:
-    of a training, whose text and search defaults are told first.
+    file: a weights file whose size is told, too, and whose matrices are in `precision`; None: no
+    file. facts: of a training, whose text and search defaults are told first.
     """
     model, comments = config.model, dict[str, str]()
     if facts and facts.multi_sentence_share is not None:
-        comments["sentences"] = f"{facts.multi_sentence_share:.1%} of the training lines hold several"
+        comments["sentences"] = (
+            f"{facts.multi_sentence_share:.1%} of the training lines hold several"
+        )
     if facts and facts.search:
         search = facts.search
         beam = "" if search.beam is None else f", found with beam {search.beam}"

@@ -1,7 +1,7 @@
 """Compare a model's PyTorch module with its program for the CPU engine.
 
-Each architecture is written twice (model.py and program.py). If only one of them is edited, training and
-decoding would compute different models. Imports PyTorch.
+Each architecture is written twice (model.py and program.py). If only one of them is edited,
+training and decoding would compute different models. Imports PyTorch.
 """
 
 from __future__ import annotations
@@ -24,16 +24,23 @@ from bytenmt.errors import BytenmtError
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.utf8 import EOS
 
-SOURCES = ["오후 3:40".encode(), b"ab" * 60]  # one shorter and one longer than the windows of attention
+SOURCES = [
+    "오후 3:40".encode(),
+    b"ab" * 60,
+]  # one shorter and one longer than the windows of attention
 TEXTS = [b"Mr. \xc3\x96z, 3:40 p.m." + bytes([EOS]), b"a b" + bytes([EOS])]
 TOLERANCE = 0.002  # of a log-probability, relative above 1 nat; rounding gives 1e-5
 
 
-def check_program(model: Model[Any, Any], config: ModelSection, reporter: Reporter = SILENT) -> None:
-    """Raise BytenmtError if a model's program for the CPU engine computes something else than its module.
+def check_program(
+    model: Model[Any, Any], config: ModelSection, reporter: Reporter = SILENT
+) -> None:
+    """Raise BytenmtError if a model's program for the CPU engine computes something else than its
+    module.
 
-    Both give a few fixed bytes log-probabilities by the model's weights, in float32 on the CPU. A model
-    without a program, or whose module gives NaN, passes. reporter: shows that kernels are compiled.
+    Both give a few fixed bytes log-probabilities by the model's weights, in float32 on the CPU. A
+    model without a program, or whose module gives NaN, passes. reporter: shows that kernels are
+    compiled.
     """
     if not has_program(config):
         return
@@ -41,7 +48,9 @@ def check_program(model: Model[Any, Any], config: ModelSection, reporter: Report
     is_training, cpu = model.training, torch.device("cpu")
     module = model if model.embedding.weight.device == cpu else deepcopy(model).to(cpu)
     packed = pack_model(
-        {name: part.detach().float().numpy() for name, part in model_tensors(module).items()}, config, "fp32"
+        {name: part.detach().float().numpy() for name, part in model_tensors(module).items()},
+        config,
+        "fp32",
     )
     readers = TorchReader([module.eval()], cpu), CpuReader([packed])
     sources = SOURCES if config.source else None

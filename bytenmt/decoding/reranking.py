@@ -1,7 +1,9 @@
 """Reranking of hypotheses by a model of the opposite direction: the noisy channel.
 
-A translation that leaves something out or invents something may be likely, but its source is not likely given
-it (Yee, Dauphin and Auli 2019, "Simple and Effective Noisy Channel Modeling for Neural Machine Translation").
+A translation that leaves something out or invents something may be likely, but its source is not
+likely given
+it (Yee, Dauphin and Auli 2019, "Simple and Effective Noisy Channel Modeling for Neural Machine
+Translation").
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ WEIGHT = 0.3
 
 @dataclass(frozen=True)
 class Reranker:
-    """Ranks hypotheses anew by how likely they make their source, by a model of the opposite direction.
+    """Ranks hypotheses anew by how likely they make their source, by a model of the opposite
+    direction.
 
-    reader: of that model, which translates from the target language to the source language. length_penalty:
-    the exponent of the lengths in both scores.
+    reader: of that model, which translates from the target language to the source language.
+    length_penalty: the exponent of the lengths in both scores.
     """
 
     reader: Reader
@@ -31,8 +34,8 @@ class Reranker:
     def rerank(self, request: Request, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
         """Return the hypotheses of a request with new scores, best first.
 
-        To a score is added WEIGHT (0.3) * ln p(source | text) / (bytes of the source + 1) ** length_penalty.
-        A request without a source is left as it is.
+        To a score is added WEIGHT (0.3) * ln p(source | text) / (bytes of the source + 1) **
+        length_penalty. A request without a source is left as it is.
         """
         if not request.source or len(hypotheses) < 2:
             return list(hypotheses)

@@ -1,5 +1,5 @@
-"""The decode loop: sentences wait, take the slots that become free in an engine, and leave when they are
-done."""
+"""The decode loop: sentences wait, take the slots that become free in an engine, and leave when
+they are done."""
 
 from __future__ import annotations
 
@@ -19,21 +19,24 @@ STOP_TEST_EVERY = 8  # steps between two tests whether a sentence is done
 class Scheduler:
     """Admits requests to an engine while others are being decoded.
 
-    Waiting requests are admitted as soon as a quarter of the slots is free: encoding them costs a call, which
-    is better shared. A free slot goes to the client that has the fewest, so that neither many nor long
-    sentences of one client keep the others waiting (max-min fairness). While there are several clients, none
-    has more than half of the slots, and requests are admitted as soon as any slot is free: a client with a
-    few sentences need not wait for those of one that sends without end.
+    Waiting requests are admitted as soon as a quarter of the slots is free: encoding them costs a
+    call, which is better shared. A free slot goes to the client that has the fewest, so that
+    neither many nor long sentences of one client keep the others waiting (max-min fairness). While
+    there are several clients, none has more than half of the slots, and requests are admitted as
+    soon as any slot is free: a client with a few sentences need not wait for those of one that
+    sends without end.
 
-    Clients with equally many slots take turns, and so do the jobs of a client, so that a short job waits for
-    no long one. The sentences of a job are admitted in their order.
+    Clients with equally many slots take turns, and so do the jobs of a client, so that a short job
+    waits for no long one. The sentences of a job are admitted in their order.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         # By client and job, both in the order of their next turns.
         self._waiting: dict[Hashable, dict[Hashable, deque[tuple[int, Request]]]] = {}
-        self._running: dict[int, tuple[int, Hashable, Hashable]] = {}  # number, job, client, by engine handle
+        self._running: dict[
+            int, tuple[int, Hashable, Hashable]
+        ] = {}  # number, job, client, by engine handle
         self._n_submitted = 0
 
     @property
@@ -44,8 +47,8 @@ class Scheduler:
     def submit(self, request: Request, job: Hashable = None, client: Hashable = None) -> int:
         """Queue a request and return its number, counted from 0, by which `step` names it.
 
-        job: a key of the requests that `drop` removes together. client: a key of the owner of the job, among
-        which slots are shared.
+        job: a key of the requests that `drop` removes together. client: a key of the owner of the
+        job, among which slots are shared.
         """
         number = self._n_submitted
         self._waiting.setdefault(client, {}).setdefault(job, deque()).append((number, request))
@@ -53,7 +56,8 @@ class Scheduler:
         return number
 
     def drop(self, job: Hashable) -> None:
-        """Remove all requests of a job, also those that are being decoded; `step` does not return them."""
+        """Remove all requests of a job, also those that are being decoded; `step` does not return
+        them."""
         for client, jobs in list(self._waiting.items()):
             jobs.pop(job, None)
             if not jobs:
@@ -68,13 +72,17 @@ class Scheduler:
         Returns (number of the request, hypotheses, best first) of the requests that are then done.
         """
         room = self._engine.room()
-        if self._waiting and (not self._running or 4 * room >= self._engine.capacity or self._is_shared()):
+        if self._waiting and (
+            not self._running or 4 * room >= self._engine.capacity or self._is_shared()
+        ):
             chosen = list(self._next(room))
             if chosen:
                 numbers, requests = zip(*chosen, strict=True)
                 self._running.update(zip(self._engine.admit(list(requests)), numbers, strict=True))
         self._engine.advance(n_steps)
-        done = [(handle, best) for handle, best in self._engine.finished() if handle in self._running]
+        done = [
+            (handle, best) for handle, best in self._engine.finished() if handle in self._running
+        ]
         return [(self._running.pop(handle)[0], hypotheses) for handle, hypotheses in done]
 
     def _is_shared(self) -> bool:
@@ -103,8 +111,8 @@ class Scheduler:
 
 
 def decode(engine: Engine, requests: Sequence[Request]) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """Decode requests with an idle engine; yield (index of the request, hypotheses, best first) of each when
-    it is done, which is not the order of the requests."""
+    """Decode requests with an idle engine; yield (index of the request, hypotheses, best first) of
+    each when it is done, which is not the order of the requests."""
     scheduler = Scheduler(engine)
     for request in requests:
         scheduler.submit(request)

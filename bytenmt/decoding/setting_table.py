@@ -1,10 +1,10 @@
 """The settings of a translation: a field each, with type, bounds, default and help.
 
-The options of the commands, the keyword arguments of the Python API and the options of the server are made
-from these fields. To add a setting, add its field here and read it where it has an effect. `group` says which
-commands have it: "search" all commands that translate and the server, "sampling" all commands that sample,
-"output" only `translate`. The server names fields of KeepSettings and EngineSpec itself (cli/serve.py,
-serve/loading.py). Imports nothing heavy.
+The options of the commands, the keyword arguments of the Python API and the options of the server
+are made from these fields. To add a setting, add its field here and read it where it has an effect.
+`group` says which commands have it: "search" all commands that translate and the server, "sampling"
+all commands that sample, "output" only `translate`. The server names fields of KeepSettings and
+EngineSpec itself (cli/serve.py, serve/loading.py). Imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ DEVICES = ("cpu", "cuda")
 PRECISIONS = ("fp32", "bf16", "int8")  # bf16: of the engines in PyTorch; int8: of numba
 ALWAYS, NEVER = "always", "never"
 MAX_TOKENS = 16_000  # source bytes of a batch, padding included, times the beam size
-SEARCH_HEADING, SPEED, CONSTRAINTS = "Search", "Speed and memory", "Constraints"  # headings of --help
+SEARCH_HEADING, SPEED, CONSTRAINTS = (
+    "Search",
+    "Speed and memory",
+    "Constraints",
+)  # headings of --help
 
 search_option = partial(option, group="search", heading=SEARCH_HEADING)
 sampling_option = partial(option, group="sampling", heading="Sampling")
@@ -46,8 +50,8 @@ length_option = partial(option, group="search", heading="Sentences and lengths")
 
 @dataclass(frozen=True)
 class Options:
-    """Options of the search, which Settings.from_dict checks; its fields hold the help of the commands'
-    options. Commands set the last one themselves."""
+    """Options of the search, which Settings.from_dict checks; its fields hold the help of the
+    commands' options. Commands set the last one themselves."""
 
     beam: Beam = search_option(
         1,
@@ -71,7 +75,8 @@ class Options:
         metavar="N",
     )
     sample: bool = sampling_option(
-        False, "Sample translations instead of searching; --beam-size is then the number of samples."
+        False,
+        "Sample translations instead of searching; --beam-size is then the number of samples.",
     )
     temperature: Annotated[float, Meta(ge=0.001, le=1000.0)] = sampling_option(
         1.0, "Sampling temperature; values below 1 favour likely bytes."
@@ -82,21 +87,30 @@ class Options:
     top_p: Annotated[float, Meta(gt=0.0, le=1.0)] = sampling_option(
         1.0, "Nucleus sampling: sample from the fewest bytes whose probabilities sum to P."
     )
-    # A random number depends on it, the line's number, the sample's number and the byte's position alone.
+    # A random number depends on it, the line's number, the sample's number and the byte's position
+    # alone.
     seed: Seed = sampling_option(0, "Random seed of sampling; the same seed gives the same text.")
-    endless: bool = False  # the output is a text, not a line: line ends are allowed, only its limit ends it
+    endless: bool = (
+        False  # the output is a text, not a line: line ends are allowed, only its limit ends it
+    )
 
 
 @dataclass(frozen=True)
 class LineSettings:
-    """Settings of lines, independent of the search: how they are split, batched and limited in length.
+    """Settings of lines, independent of the search: how they are split, batched and limited in
+    length.
 
-    prefix: what every translation begins with, except that of an empty line; it may be longer than the length
-    limit: max_len_a * source bytes + max_len_b bytes. max_tokens: source bytes of a batch, times the beam.
+    prefix: what every translation begins with, except that of an empty line; it may be longer than
+    the length
+    limit: max_len_a * source bytes + max_len_b bytes. max_tokens: source bytes of a batch, times
+    the beam.
     """
 
     prefix: bytes = option(
-        b"", "Forced decoding: text with which every translation begins.", group="output", heading=CONSTRAINTS
+        b"",
+        "Forced decoding: text with which every translation begins.",
+        group="output",
+        heading=CONSTRAINTS,
     )
     max_len_a: Annotated[float, Meta(ge=0.0, le=1000.0)] = length_option(
         3.0, "Length limit of a translation: A * source bytes + --max-len-b bytes."
@@ -110,7 +124,9 @@ class LineSettings:
         " the maximum length of the model's training pairs).",
     )
     max_tokens: Positive = length_option(
-        MAX_TOKENS, "Batch size in source bytes, padding included, times the beam size.", heading=SPEED
+        MAX_TOKENS,
+        "Batch size in source bytes, padding included, times the beam size.",
+        heading=SPEED,
     )
     split_sentences: str = length_option(
         AUTO,
@@ -124,8 +140,10 @@ class LineSettings:
 class KeepSettings:
     """Settings of the spans of a line that its translation copies unchanged, and of the glossary.
 
-    keep: classes of spans, such as "urls,numbers"; keep_pattern: regular expressions of further spans.
-    glossary: a file of terms and their translations. KeepSpec.from_settings of kept_spans reads them.
+    keep: classes of spans, such as "urls,numbers"; keep_pattern: regular expressions of further
+    spans.
+    glossary: a file of terms and their translations. KeepSpec.from_settings of kept_spans reads
+    them.
     """
 
     keep: str | None = keep_option(
@@ -149,11 +167,12 @@ class KeepSettings:
 
 @dataclass(frozen=True)
 class EngineSpec:
-    """The engine, device, precision and threads that decode; load_runs replaces AUTO by what suits best.
+    """The engine, device, precision and threads that decode; load_runs replaces AUTO by what suits
+    best.
 
-    precision stays AUTO where the weights files decide, threads None where the engine does. reverse: a run
-    folder or weights file of the opposite direction, whose model reranks hypotheses. Raises SettingError for
-    a value that is not a choice.
+    precision stays AUTO where the weights files decide, threads None where the engine does.
+    reverse: a run folder or weights file of the opposite direction, whose model reranks hypotheses.
+    Raises SettingError for a value that is not a choice.
     """
 
     engine: str = engine_option(
@@ -185,18 +204,23 @@ class EngineSpec:
     )
 
     def __post_init__(self) -> None:
-        check_values({name: value for name, value in vars(self).items() if name != "reverse"}, ENGINE)
+        check_values(
+            {name: value for name, value in vars(self).items() if name != "reverse"}, ENGINE
+        )
 
 
 SEARCH, LINES, KEEP = options_of(Options), options_of(LineSettings), options_of(KeepSettings)
 TABLE = SEARCH | LINES
 # Options without effect where `sample` is false.
 SAMPLING = {
-    name: option for name, option in SEARCH.items() if option.group == "sampling" and name != "sample"
+    name: option
+    for name, option in SEARCH.items()
+    if option.group == "sampling" and name != "sample"
 }
 ENGINE = options_of(EngineSpec)
 
 
 def option_name(setting: str) -> str:
-    """Return the name of a setting's option, such as "--beam-size" for beam, for messages of commands."""
+    """Return the name of a setting's option, such as "--beam-size" for beam, for messages of
+    commands."""
     return (TABLE | KEEP)[setting].long

@@ -1,5 +1,5 @@
-"""The settings of a translation, checked in one place for commands, server and Python: options of the search,
-limits of lines, and what is kept."""
+"""The settings of a translation, checked in one place for commands, server and Python: options of
+the search, limits of lines, and what is kept."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ if TYPE_CHECKING:  # it imports NumPy
 
 @dataclass(frozen=True)
 class Settings(LineSettings):
-    """All settings of a translation: those of lines (LineSettings), of the search, and of kept spans.
+    """All settings of a translation: those of lines (LineSettings), of the search, and of kept
+    spans.
 
-    max_source_bytes: of a chunk; longer lines are cut. search: options of the search. keep: the spans that
-    sentinels replace and that are copied, by models that were trained with sentinels; None: no span.
+    max_source_bytes: of a chunk; longer lines are cut. search: options of the search. keep: the
+    spans that sentinels replace and that are copied, by models that were trained with sentinels;
+    None: no span.
     needs_sentinels: whether the user set `keep` or a glossary, so that other models are refused.
     left_to_runs: names of settings that the user did not set, so that those of the runs are taken.
-    languages: codes, such as "de", of those by whose rules lines are split into sentences; none: a line is
-    one. reranker: ranks the hypotheses of each request anew; the n_best first ones stay.
+    languages: codes, such as "de", of those by whose rules lines are split into sentences; none: a
+    line is one. reranker: ranks the hypotheses of each request anew; the n_best first ones stay.
     """
 
     max_source_bytes: int = 1000
@@ -42,14 +44,16 @@ class Settings(LineSettings):
     def from_dict(cls, values: Mapping[str, Any], shown: Callable[[str], str] = str) -> Settings:
         """Return checked settings from values by name; defaults stand for names that are missing.
 
-        values: fields of Options (except endless), LineSettings and KeepSettings. shown: returns a name as
-        error messages write it, such as "--beam-size". Raises SettingError for an unknown name or a wrong
-        value, DataError for a prefix or glossary that is malformed.
+        values: fields of Options (except endless), LineSettings and KeepSettings. shown: returns a
+        name as error messages write it, such as "--beam-size". Raises SettingError for an unknown
+        name or a wrong value, DataError for a prefix or glossary that is malformed.
         """
         known = TABLE | KEEP
         for name in values:
             if name not in known:
-                raise SettingError(f"unknown setting {name}: expected one of {', '.join(sorted(known))}")
+                raise SettingError(
+                    f"unknown setting {name}: expected one of {', '.join(sorted(known))}"
+                )
         values = dict(values)
         if "prefix" in values:
             values["prefix"] = encode_line(values["prefix"], "the prefix")
@@ -59,7 +63,9 @@ class Settings(LineSettings):
                 f"{shown('n_best')} {n_best} of {shown('beam')} {beam}: give {shown('beam')} {n_best} or more"
             )
         of_keep = {name: value for name, value in values.items() if name in KEEP}
-        search = Options(**{"beam": n_best} | {name: values[name] for name in values if name in SEARCH})
+        search = Options(
+            **{"beam": n_best} | {name: values[name] for name in values if name in SEARCH}
+        )
         # What is sampled is what the model says, repetitions and all.
         of_runs = {"length_penalty", "max_source_bytes"}
         of_runs |= {"no_repeat_ngram_size", "beam"} if not search.sample else set()
@@ -92,7 +98,9 @@ def encode_line(line: str | bytes, name: str) -> bytes:
     except UnicodeEncodeError:
         raise DataError(f"{name} contains an unpaired surrogate: give valid text") from None
     if first_invalid(data) >= 0:
-        raise DataError(f"{name} is not valid UTF-8: convert it, or repair it by .decode('utf-8', 'replace')")
+        raise DataError(
+            f"{name} is not valid UTF-8: convert it, or repair it by .decode('utf-8', 'replace')"
+        )
     if b"\n" in data or b"\r" in data and name == "the prefix":
         raise DataError(f"{name} contains a line break: give each line as a separate text")
     return data

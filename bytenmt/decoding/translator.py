@@ -1,7 +1,7 @@
 """Translate lines: their order is kept, and many are decoded side by side.
 
-A Translator has a LineBatch make requests of lines, sorts these by length, and has an engine decode as many
-at once as a byte budget allows. Imports no PyTorch.
+A Translator has a LineBatch make requests of lines, sorts these by length, and has an engine decode
+as many at once as a byte budget allows. Imports no PyTorch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ if TYPE_CHECKING:  # it imports Numba
     from bytenmt.decoding.engine import Engine
 
 BEAM_OF_SENTINELS = 4  # the default beam size of models that were trained with sentinels
-TUNED = frozenset(("length_penalty", "no_repeat_ngram_size"))  # options that runs store, as SearchDefaults
+TUNED = frozenset(
+    ("length_penalty", "no_repeat_ngram_size")
+)  # options that runs store, as SearchDefaults
 MAX_SENTENCES = 1024  # side by side, however short
 HISTORY_BYTES = 1 << 30  # for the chosen bytes of the sentences side by side, if they are several
 BYTES_PER_STEP = 8  # of history for a byte of a hypothesis: 3, twice while room is made for more
@@ -43,9 +45,9 @@ class Translator:
     >>> (best.text == texts[0] == translator.translate("오후 3시 40분"), best.score >= second.score)
     (True, True)
 
-    Usually made by `load` or `from_runtime`. make_engine: returns an engine that decodes up to the given
-    number of sentences side by side, with the options of `settings`; with a reranker the engine returns the
-    whole beam. settings: as they are in use, defaults of the runs included.
+    Usually made by `load` or `from_runtime`. make_engine: returns an engine that decodes up to the
+    given number of sentences side by side, with the options of `settings`; with a reranker the
+    engine returns the whole beam. settings: as they are in use, defaults of the runs included.
     """
 
     make_engine: Callable[[int], Engine]
@@ -64,30 +66,39 @@ class Translator:
         reporter: Reporter = SILENT,
         **settings: Any,
     ) -> Translator:
-        """Return a Translator of a run folder or weights file; several form an ensemble, whose probabilities
-        are averaged.
+        """Return a Translator of a run folder or weights file; several form an ensemble, whose
+        probabilities are averaged.
 
-        engine, device, precision, threads: see interface.EngineSpec; "auto" is what suits the machine.
-        reverse: a run of the opposite direction, whose model reranks the hypotheses of a beam search.
+        engine, device, precision, threads: see interface.EngineSpec; "auto" is what suits the
+        machine.
+        reverse: a run of the opposite direction, whose model reranks the hypotheses of a beam
+        search.
         reporter: gets messages that a user may not expect, such as that kernels are being compiled.
-        settings: by keyword, those of setting_table.LineSettings (prefix, max_len_a, …), Options (beam,
-        n_best, sample, …) and KeepSettings (keep, keep_pattern, glossary: see KeepSpec.from_settings).
-        Raises BytenmtError for the same mistakes as the commands.
+        settings: by keyword, those of setting_table.LineSettings (prefix, max_len_a, …), Options
+        (beam, n_best, sample, …) and KeepSettings (keep, keep_pattern, glossary: see
+        KeepSpec.from_settings). Raises BytenmtError for the same mistakes as the commands.
         """
         other = None if reverse is None else Path(reverse)
-        checked, spec = Settings.from_dict(settings), EngineSpec(engine, device, precision, threads, other)
+        checked, spec = (
+            Settings.from_dict(settings),
+            EngineSpec(engine, device, precision, threads, other),
+        )
         return cls.from_runtime(load_runs(runs, spec, reporter), checked)
 
     @classmethod
-    def from_runtime(cls, runtime: Runtime, settings: Settings | None = None, **named: Any) -> Translator:
+    def from_runtime(
+        cls, runtime: Runtime, settings: Settings | None = None, **named: Any
+    ) -> Translator:
         """Return a Translator of runs that loading.load_runs has loaded.
 
-        settings: the defaults stored in the runs stand for what is not set. named: settings by keyword, read
-        only if `settings` is None. Raises SettingError, also for a language model.
+        settings: the defaults stored in the runs stand for what is not set. named: settings by
+        keyword, read only if `settings` is None. Raises SettingError, also for a language model.
         """
         if not runtime.has_source:
             name = runtime.runs[0].file if runtime.runs else "the model"
-            raise SettingError(f"{name} is a language model and cannot translate: give a translation model")
+            raise SettingError(
+                f"{name} is a language model and cannot translate: give a translation model"
+            )
         settings = Settings.from_dict(named) if settings is None else settings
         if settings.needs_sentinels and not runtime.has_sentinels:
             raise SettingError(
@@ -128,8 +139,8 @@ class Translator:
     def translate(self, lines: Any) -> Any:
         """Return the best translation of a line, or of each of several lines, in their order.
 
-        lines: a str gives a str, bytes give bytes; without line ends, bytes are valid UTF-8. Raises DataError
-        where one is not.
+        lines: a str gives a str, bytes give bytes; without line ends, bytes are valid UTF-8. Raises
+        DataError where one is not.
         """
         if isinstance(lines, str | bytes):
             best: Any = self.n_best(lines)
@@ -141,10 +152,13 @@ class Translator:
     @overload
     def n_best(self, lines: Iterable[AnyStr]) -> list[list[Hypothesis[AnyStr]]]: ...
     def n_best(self, lines: Any) -> Any:
-        """Return the hypotheses of a line, best first, up to the setting n_best; of several, a list each."""
+        """Return the hypotheses of a line, best first, up to the setting n_best; of several, a list
+        each."""
         is_one = isinstance(lines, str | bytes)
         lines = [lines] if is_one else list(lines)
-        names = ["the line"] if is_one else [f"line {number}" for number in range(1, len(lines) + 1)]
+        names = (
+            ["the line"] if is_one else [f"line {number}" for number in range(1, len(lines) + 1)]
+        )
         results = self.translate_lines(list(map(encode_line, lines, names)))
         n_best = [
             [
@@ -155,13 +169,15 @@ class Translator:
         ]
         return n_best[0] if is_one else n_best
 
-    def translate_lines(self, lines: Sequence[SourceLine], first: int = 0) -> list[TranslationResult]:
+    def translate_lines(
+        self, lines: Sequence[SourceLine], first: int = 0
+    ) -> list[TranslationResult]:
         """Translate lines; return a result for each, in their order.
 
-        lines: valid UTF-8 without line ends; or, for a line of a document, its texts and inline codes
-        (sentinels.Code), which are then in TranslationResult.parts. first: the number of the first line, on
-        which random draws depend. Empty lines and lines of URLs and e-mail addresses alone are copied. Equal
-        lines are translated once, except in sampling.
+        lines: valid UTF-8 without line ends; or, for a line of a document, its texts and inline
+        codes (sentinels.Code), which are then in TranslationResult.parts. first: the number of the
+        first line, on which random draws depend. Empty lines and lines of URLs and e-mail addresses
+        alone are copied. Equal lines are translated once, except in sampling.
         """
         batch = self.batch(lines, first)
         for capacity, requests in self._by_capacity(batch.requests):
@@ -175,8 +191,9 @@ class Translator:
         return LineBatch(lines, self.settings, first)
 
     def _by_capacity(self, requests: Sequence[Request]) -> Iterator[tuple[int, list[Request]]]:
-        """Yield the capacity of an engine and the requests for it, longest first, so that short ones fill the
-        slots that become free. Capacities are powers of two, so that there are few engines."""
+        """Yield the capacity of an engine and the requests for it, longest first, so that short
+        ones fill the slots that become free. Capacities are powers of two, so that there are few
+        engines."""
         lengths = [len(request.source or b"") for request in requests]
         order = sorted(range(len(requests)), key=lambda index: -lengths[index])
         start = 0
@@ -185,16 +202,21 @@ class Translator:
             end = start
             while end < len(order) and self.capacity(lengths[order[end]]) == capacity:
                 end += 1
-            yield min(capacity, 1 << (end - start - 1).bit_length()), [requests[i] for i in order[start:end]]
+            yield (
+                min(capacity, 1 << (end - start - 1).bit_length()),
+                [requests[i] for i in order[start:end]],
+            )
             start = end
 
     def capacity(self, n_bytes: int) -> int:
-        """Return how many sentences of up to n_bytes source bytes are decoded side by side: a power of two,
-        limited by max_tokens and by the memory for their outputs."""
+        """Return how many sentences of up to n_bytes source bytes are decoded side by side: a power
+        of two, limited by max_tokens and by the memory for their outputs."""
         settings = self.settings
         beam, limit = settings.search.beam, settings.max_target_bytes(n_bytes)
         history = beam * (limit + 1) * BYTES_PER_STEP
-        most = min(settings.max_tokens // (beam * (n_bytes + 1)), MAX_SENTENCES, HISTORY_BYTES // history)
+        most = min(
+            settings.max_tokens // (beam * (n_bytes + 1)), MAX_SENTENCES, HISTORY_BYTES // history
+        )
         return 1 << max(1, most).bit_length() - 1
 
     @contextmanager

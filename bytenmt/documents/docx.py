@@ -1,9 +1,10 @@
-"""Word documents (.docx): a unit for each paragraph of the text, tables, headers, footers and notes.
+"""Word documents (.docx): a unit for each paragraph of the text, tables, headers, footers and
+notes.
 
 A document is a ZIP archive of XML parts (ECMA-376). The runs of a paragraph are joined: text of the
-paragraph's most frequent format is plain, a run with another format and a hyperlink are pairs of codes,
-and what is no text (a picture, a field, a reference to a note) is one code. Only the runs of translated
-paragraphs are replaced.
+paragraph's most frequent format is plain, a run with another format and a hyperlink are pairs of
+codes, and what is no text (a picture, a field, a reference to a note) is one code. Only the runs of
+translated paragraphs are replaced.
 """
 
 from __future__ import annotations
@@ -27,7 +28,12 @@ MAX_UNPACKED = 1 << 28  # bytes of all members
 CONTAINERS = frozenset(("hyperlink", "ins", "moveTo", "smartTag"))  # of runs
 WITHOUT_MEANING = frozenset(("proofErr", "lastRenderedPageBreak"))  # what Word finds out again
 UNSEEN = frozenset(("noProof", "lang"))  # properties of a run that nobody sees
-CHARACTERS = {"tab": "\t", "cr": "\n", "br": "\n", "noBreakHyphen": "\u2011"}  # elements that are characters
+CHARACTERS = {
+    "tab": "\t",
+    "cr": "\n",
+    "br": "\n",
+    "noBreakHyphen": "\u2011",
+}  # elements that are characters
 
 
 def read(data: bytes, _: ReadOptions) -> Document:
@@ -36,11 +42,17 @@ def read(data: bytes, _: ReadOptions) -> Document:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             infos = archive.infolist()
             if sum(info.file_size for info in infos) > MAX_UNPACKED:
-                raise DataError(f"the archive has more than {MAX_UNPACKED:,} bytes when it is unpacked")
+                raise DataError(
+                    f"the archive has more than {MAX_UNPACKED:,} bytes when it is unpacked"
+                )
             members = {info.filename: archive.read(info) for info in infos}
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError):
-        raise DataError("not a .docx file, or a damaged one, or one with a password: save it again") from None
-    trees = {name: inline_xml.parse(data) for name, data in members.items() if PARTS.fullmatch(name)}
+        raise DataError(
+            "not a .docx file, or a damaged one, or one with a password: save it again"
+        ) from None
+    trees = {
+        name: inline_xml.parse(data) for name, data in members.items() if PARTS.fullmatch(name)
+    }
     if not trees:
         raise DataError("an archive without a Word document")
 
@@ -69,7 +81,9 @@ def _paragraph_units(paragraph: Element, place: str) -> Iterator[Unit]:
             group.append(node)
             continue
         items = _join_fields(group)
-        with_text = [number for number, item in enumerate(items) if len(item) == 1 and _has_text(item[0])]
+        with_text = [
+            number for number, item in enumerate(items) if len(item) == 1 and _has_text(item[0])
+        ]
         if with_text:
             yield _unit(items[with_text[0] : with_text[-1] + 1], place)
         group = []
@@ -78,7 +92,9 @@ def _paragraph_units(paragraph: Element, place: str) -> Iterator[Unit]:
 def _unit(group: Sequence[Sequence[Element]], place: str) -> Unit:
     """Return the unit of consecutive children of a paragraph."""
     texts, elements = _texts(group), [element for item in group for element in item]
-    content = InlineContent(texts.text, texts, lambda node: Tag("<code>") if node.tag == "code" else None)
+    content = InlineContent(
+        texts.text, texts, lambda node: Tag("<code>") if node.tag == "code" else None
+    )
 
     def write(parts: CodedText, _: bool) -> None:
         parent, made = elements[0].getparent(), content.build(parts)
@@ -96,7 +112,9 @@ def _join_fields(group: Sequence[Element]) -> list[list[Element]]:
         groups += [] if depth else [[]]
         groups[-1].append(node)
         for mark in node.iter("{*}fldChar"):
-            kind = next((value for name, value in mark.attrib.items() if name.endswith("fldCharType")), "")
+            kind = next(
+                (value for name, value in mark.attrib.items() if name.endswith("fldCharType")), ""
+            )
             depth = max(0, depth + {"begin": 1, "end": -1}.get(kind, 0))
     return groups
 
@@ -132,10 +150,11 @@ def _format(run: Element) -> str:
 
 
 def _texts(group: Sequence[Sequence[Element]]) -> Element:
-    """Return children of a paragraph as an element of texts: runs of the most frequent format are its text.
+    """Return children of a paragraph as an element of texts: runs of the most frequent format are
+    its text.
 
-    Its children are <run> for other formats, containers, and <code> around what is no text. The format of the
-    runs in an element is its attribute.
+    Its children are <run> for other formats, containers, and <code> around what is no text. The
+    format of the runs in an element is its attribute.
     """
     lengths = Counter[str]()
     for elements in group:
@@ -158,7 +177,9 @@ def _texts(group: Sequence[Sequence[Element]]) -> Element:
                     kept.extend(deepcopy([part for part in parts if part is not None]))
         elif is_single and name in CONTAINERS and _has_text(element):
             top, inside = content, _texts(_join_fields(element))
-            container = etree.SubElement(content, element.tag, element.attrib, format=inside.get("format"))
+            container = etree.SubElement(
+                content, element.tag, element.attrib, format=inside.get("format")
+            )
             inline_xml.set_content(container, inside)
         elif name not in WITHOUT_MEANING:
             etree.SubElement(top, "code").extend(deepcopy(list(elements)))
@@ -166,7 +187,8 @@ def _texts(group: Sequence[Sequence[Element]]) -> Element:
 
 
 def _runs(content: Element, properties: str, prefix: str) -> Iterator[Element]:
-    """Yield the runs of an element of texts; the inverse of `_texts`. prefix: of the names of elements."""
+    """Yield the runs of an element of texts; the inverse of `_texts`. prefix: of the names of
+    elements."""
     yield from _text_run(content.text, properties, prefix)
     for node in content:
         tail = node.tail

@@ -13,7 +13,8 @@ from bytenmt.errors import BytenmtError, DataError, missing_package
 
 UnitPair = tuple[CodedText, CodedText, str]  # source and translation of a unit, and its name
 
-# The reader, "module.function" of bytenmt.documents, and the suffixes of each format; see docs/documents.md.
+# The reader, "module.function" of bytenmt.documents, and the suffixes of each format; see
+# docs/documents.md.
 FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
     "tmx": ("tmx.read", (".tmx",)),
     "xliff": ("xliff.read", (".xlf", ".xliff", ".xlif")),
@@ -39,18 +40,22 @@ FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def format_of(path: Path, advice: str = "give --format, one of") -> str:
-    """Return the format of a file (a key of FORMATS) by its suffix. Raises BytenmtError for unknown ones."""
+    """Return the format of a file (a key of FORMATS) by its suffix. Raises BytenmtError for unknown
+    ones."""
     for name, (_, suffixes) in FORMATS.items():
         if path.suffix.lower() in suffixes:
             return name
-    raise BytenmtError(f"{path}: no format has the suffix {path.suffix!r}: {advice} {', '.join(FORMATS)}")
+    raise BytenmtError(
+        f"{path}: no format has the suffix {path.suffix!r}: {advice} {', '.join(FORMATS)}"
+    )
 
 
 def read(data: bytes, options: ReadOptions, path: Path | str = "the document") -> Document:
-    """Parse the bytes of a file with the reader of options.format; units of white space alone are left out.
+    """Parse the bytes of a file with the reader of options.format; units of white space alone are
+    left out.
 
-    path: named in messages only. Raises DataError, as `dump` of the document does, and BytenmtError if the
-    library for the format is not installed.
+    path: named in messages only. Raises DataError, as `dump` of the document does, and BytenmtError
+    if the library for the format is not installed.
     """
     module, _, function = FORMATS[options.format][0].partition(".")
     try:
@@ -66,7 +71,8 @@ def read(data: bytes, options: ReadOptions, path: Path | str = "the document") -
 
 @contextmanager
 def _as_data_error(path: Path | str, name: str) -> Iterator[None]:
-    """Turn what the libraries raise into a DataError of one line; RecursionError comes of deep nesting."""
+    """Turn what the libraries raise into a DataError of one line; RecursionError comes of deep
+    nesting."""
     try:
         yield
     except DataError as error:
@@ -77,10 +83,11 @@ def _as_data_error(path: Path | str, name: str) -> Iterator[None]:
 
 
 def unit_pairs(path: Path, name: str, pair: tuple[str, str] | None) -> Iterator[UnitPair]:
-    """Yield source, translation and name of the units that are translated and not marked for review.
+    """Yield source, translation and name of the units that are translated and not marked for
+    review.
 
-    name: the format. pair: source and target language, which a TMX needs. Of a table the first two columns
-    are read; a TMX may be larger than the memory. Raises DataError.
+    name: the format. pair: source and target language, which a TMX needs. Of a table the first two
+    columns are read; a TMX may be larger than the memory. Raises DataError.
     """
     if name == "tmx" and pair is not None:
         from bytenmt.documents import tmx

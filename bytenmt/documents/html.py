@@ -1,7 +1,9 @@
-"""HTML by lxml: units are the text and inline elements between blocks, and attributes that people read.
+"""HTML by lxml: units are the text and inline elements between blocks, and attributes that people
+read.
 
-What programs write (code, pre, script and so on) and what is marked translate="no" stays as it is. A text
-that is no whole page comes back without <html> and <body>, and a file with an XML declaration as XML.
+What programs write (code, pre, script and so on) and what is marked translate="no" stays as it is.
+A text that is no whole page comes back without <html> and <body>, and a file with an XML
+declaration as XML.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ DESCRIPTIONS = frozenset(("description", "og:title", "og:description"))  # of <m
 # An address with {{ a name }} in a template, where lxml escapes signs.
 TEMPLATE = re.compile(r'\b(?:href|src|action|name)="[^"]*(?:\{|%7B)[^"]*"')
 # A declaration of UTF-16 that can be read as ASCII is wrong.
-CHARSET = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*(?!utf-16)([A-Za-z0-9._:-]+)", re.IGNORECASE)
+CHARSET = re.compile(
+    rb"<meta[^>]+charset\s*=\s*[\"']?\s*(?!utf-16)([A-Za-z0-9._:-]+)", re.IGNORECASE
+)
 # A whole page, and what a template has before it.
 PAGE = re.compile(
     r"(?is)(?:\s|<!--.*?-->)*+((?:<([?%]).*?\2>|<!--.*?-->|[^<])*+)<(!doctype|html|head|body)(?=[\s/>])"
@@ -50,14 +54,17 @@ SPACE = re.compile(r"[ \t\r\n\f]+")
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Read a page or fragment of HTML: a unit for each run of text, and attribute. Raises DataError."""
+    """Read a page or fragment of HTML: a unit for each run of text, and attribute. Raises
+    DataError."""
     is_xml = data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<?xml")
     declared = CHARSET.search(data[:2048])
     file = EditedText(b"" if is_xml else data, declared[1].decode() if declared else None)
     start = PAGE.match(file.text)
     is_page = is_xml or start is not None
     if start and start[1]:
-        raise DataError(f"{file.line(start.start(1))}: text or a template's code stands before the page")
+        raise DataError(
+            f"{file.line(start.start(1))}: text or a template's code stands before the page"
+        )
     page = file.text if is_page else f"<html><body>{file.text}</body></html>"
     if is_xml:
         root = inline_xml.parse(data, "html").getroot()
@@ -73,7 +80,9 @@ def read(data: bytes, options: ReadOptions) -> Document:
             return inline_xml.dump(root.getroottree(), data)
         trees = [root.getroottree()] if is_page else body
         written = "" if is_page else escape(body.text or "", quote=False)
-        written += "".join(etree.tostring(tree, encoding="unicode", method="html") for tree in trees)
+        written += "".join(
+            etree.tostring(tree, encoding="unicode", method="html") for tree in trees
+        )
         written = TEMPLATE.sub(lambda match: unquote(match[0].replace("%22", "&quot;")), written)
         return file.encoded(written.replace("\xa0", "&nbsp;"), "xmlcharrefreplace")
 
@@ -82,7 +91,10 @@ def read(data: bytes, options: ReadOptions) -> Document:
 
 def _is_marked(element: Element) -> bool:
     """Return whether an element says that it is not translated."""
-    return element.get("translate", "").lower() == "no" or "notranslate" in element.get("class", "").split()
+    return (
+        element.get("translate", "").lower() == "no"
+        or "notranslate" in element.get("class", "").split()
+    )
 
 
 def _as_code(element: Element) -> Tag | None:
@@ -90,7 +102,8 @@ def _as_code(element: Element) -> Tag | None:
 
 
 def _is_inline(node: Element) -> bool:
-    """Return whether a node may stand in a sentence, as a comment or inline element without blocks in it."""
+    """Return whether a node may stand in a sentence, as a comment or inline element without blocks
+    in it."""
     if not isinstance(node.tag, str):
         return True
     return local_name(node) in INLINE and (_as_code(node) is not None or all(map(_is_inline, node)))
@@ -115,8 +128,13 @@ def _units(element: Element) -> Iterator[Unit]:
 def _attributes(element: Element) -> Iterator[Unit]:
     """Yield the units of the attributes of an element that people read."""
     name = local_name(element)
-    names: Sequence[str] = () if name in ("link", "style") or _is_marked(element) else TEXT_ATTRIBUTES
-    if name == "meta" and {element.get(key, "").lower() for key in ("name", "property")} & DESCRIPTIONS:
+    names: Sequence[str] = (
+        () if name in ("link", "style") or _is_marked(element) else TEXT_ATTRIBUTES
+    )
+    if (
+        name == "meta"
+        and {element.get(key, "").lower() for key in ("name", "property")} & DESCRIPTIONS
+    ):
         names = ("content",)
     for attribute in names:
         if any(map(str.isalpha, element.get(attribute, ""))):
@@ -125,7 +143,8 @@ def _attributes(element: Element) -> Iterator[Unit]:
 
 
 def _run(parent: Element, before: Element | None, nodes: Sequence[Element]) -> Iterator[Unit]:
-    """Yield the unit of a text and the inline nodes in and behind it, and those of their attributes."""
+    """Yield the unit of a text and the inline nodes in and behind it, and those of their
+    attributes."""
     for inner in (element for node in nodes for element in node.iter(etree.Element)):
         if not any(_as_code(element) is not None for element in inner.iterancestors()):
             yield from _attributes(inner)

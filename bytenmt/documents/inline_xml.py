@@ -24,7 +24,8 @@ WRAPPED = re.compile(r"[ \t]*[\r\n]+(?:\t|[ ]{2})[ \t\r\n]*")
 
 
 def parse(data: bytes, root: str = "") -> Any:
-    """Parse XML into an lxml tree. root: required local name of its root, "" for any. Raises DataError."""
+    """Parse XML into an lxml tree. root: required local name of its root, "" for any. Raises
+    DataError."""
     tree = etree.fromstring(data, etree.XMLParser(strip_cdata=False, **SAFE)).getroottree()
     if root and local_name(tree.getroot()) != root:
         raise DataError(f"no <{root}> element")
@@ -32,11 +33,16 @@ def parse(data: bytes, root: str = "") -> Any:
 
 
 def dump(tree: Any, data: bytes) -> bytes:
-    """Return a tree as bytes, with the declaration, byte order mark and CRLF line ends of the file `data`."""
+    """Return a tree as bytes, with the declaration, byte order mark and CRLF line ends of the file
+    `data`."""
     info, ascii_data = tree.docinfo, data.replace(b"\0", b"")  # of UTF-16
     is_declared, encoding = b"<?xml" in ascii_data[:8], info.encoding or "UTF-8"
-    options = {"xml_declaration": True, "standalone": info.standalone or None} if is_declared else {}
-    text: str = etree.tostring(tree, encoding=encoding, **options).decode(encoding).removeprefix("\ufeff")
+    options = (
+        {"xml_declaration": True, "standalone": info.standalone or None} if is_declared else {}
+    )
+    text: str = (
+        etree.tostring(tree, encoding=encoding, **options).decode(encoding).removeprefix("\ufeff")
+    )
     text += "\n" if ascii_data.endswith(b"\n") else ""
     if ascii_data.count(b"\r\n") == ascii_data.count(b"\n") > 0:
         text = text.replace("\n", "\r\n")
@@ -52,8 +58,13 @@ def local_name(element: Element) -> str:
 
 
 def child(element: Element, name: str) -> Element:
-    """Return the first child with this local name; None if there is none, or the element itself is None."""
-    return None if element is None else next((node for node in element if local_name(node) == name), None)
+    """Return the first child with this local name; None if there is none, or the element itself is
+    None."""
+    return (
+        None
+        if element is None
+        else next((node for node in element if local_name(node) == name), None)
+    )
 
 
 def inherited_attribute(element: Element, name: str) -> str | None:
@@ -63,17 +74,23 @@ def inherited_attribute(element: Element, name: str) -> str | None:
 
 
 def unwrap_lines(text: str) -> str:
-    """Replace each line end that an indentation follows by one space: there an editor has wrapped a line."""
+    """Replace each line end that an indentation follows by one space: there an editor has wrapped a
+    line."""
     return WRAPPED.sub(" ", text) if "\n" in text else text
 
 
 def as_tag(element: Element, key: str = "", opens: bool = False) -> Tag:
-    """Return the Tag that stands for a whole element, whose content is no text to translate, as that of a
-    <bpt>; namespaces are left out. key: the same for the two elements that mark the beginning and the end of
-    one format, empty for one that stands alone; opens: whether it marks the beginning."""
-    attributes = "".join(f' {name.rpartition("}")[2]}="{value}"' for name, value in element.attrib.items())
+    """Return the Tag that stands for a whole element, whose content is no text to translate, as
+    that of a <bpt>; namespaces are left out. key: the same for the two elements that mark the
+    beginning and the end of one format, empty for one that stands alone; opens: whether it marks
+    the beginning."""
+    attributes = "".join(
+        f' {name.rpartition("}")[2]}="{value}"' for name, value in element.attrib.items()
+    )
     name, text = local_name(element), "".join(element.itertext())
-    return Tag(f"<{name}{attributes}>{text}</{name}>" if text else f"<{name}{attributes}>", key, opens)
+    return Tag(
+        f"<{name}{attributes}>{text}</{name}>" if text else f"<{name}{attributes}>", key, opens
+    )
 
 
 def append_text(element: Element, text: str) -> None:
@@ -93,9 +110,9 @@ def set_content(element: Element, content: Element) -> None:
 class InlineContent:
     """XML content as strings and codes (`source`), from which `build` makes XML of a translation.
 
-    text, nodes: the text before the first node, and the nodes with their tails. as_code: returns a Tag for an
-    element that with its content is one code, else None: then it is a pair of codes around its content, or a
-    single code if it is empty. normalise: is applied to each text.
+    text, nodes: the text before the first node, and the nodes with their tails. as_code: returns a
+    Tag for an element that with its content is one code, else None: then it is a pair of codes
+    around its content, or a single code if it is empty. normalise: is applied to each text.
     """
 
     def __init__(
@@ -131,7 +148,8 @@ class InlineContent:
             yield self._normalise(node.tail or ""), None, False
 
     def build(self, parts: CodedText) -> Element:
-        """Return a new element <content> around a translation: a code becomes a copy of its element.
+        """Return a new element <content> around a translation: a code becomes a copy of its
+        element.
 
         parts: strings, and each code of `source` once, with pairs properly nested.
         """

@@ -1,6 +1,7 @@
 """JSON and ARB: a unit for each value that is a string; everything else stays as it is.
 
-Of Chrome's messages, objects with no other keys than CHROME_KEYS, only `message` is translated, and of ARB no
+Of Chrome's messages, objects with no other keys than CHROME_KEYS, only `message` is translated, and
+of ARB no
 metadata (keys with @).
 """
 
@@ -13,7 +14,9 @@ from typing import Any
 
 from bytenmt.documents.unit import Document, EditedText, ReadOptions, Unit, text_writer
 
-CHROME_KEYS = frozenset(("message", "description", "placeholders", "hash"))  # of a message of Chrome
+CHROME_KEYS = frozenset(
+    ("message", "description", "placeholders", "hash")
+)  # of a message of Chrome
 
 
 class _String(str):
@@ -27,7 +30,9 @@ class _Decoder(json.JSONDecoder):
     """Python's decoder, whose strings know their places."""
 
     def __init__(self) -> None:
-        super().__init__(parse_int=str)  # as numbers, integers of more than 4,300 digits are refused
+        super().__init__(
+            parse_int=str
+        )  # as numbers, integers of more than 4,300 digits are refused
         self.parse_string = _scan_string
         self.scan_once = scanner.py_make_scanner(self)  # type: ignore[attr-defined]
 
@@ -42,7 +47,8 @@ def _scan_string(text: str, begin: int, strict: bool = True) -> tuple[_String, i
 def read(data: bytes, options: ReadOptions) -> Document:
     """Read a JSON or ARB file: a unit for each value that is a string.
 
-    A @@locale becomes the target language. Raises ValueError for malformed JSON, DataError for invalid UTF-8.
+    A @@locale becomes the target language. Raises ValueError for malformed JSON, DataError for
+    invalid UTF-8.
     """
     file = EditedText(data)
     root = _Decoder().decode(file.text)
@@ -58,9 +64,13 @@ def _strings(value: Any, name: str) -> Iterator[tuple[str, _String]]:
     """Yield the strings to translate, with the keys that lead to each."""
     items: Iterable[tuple[Any, Any]] = enumerate(value) if isinstance(value, list) else ()
     if isinstance(value, dict):
-        is_message = "message" in value and value.keys() <= CHROME_KEYS and isinstance(value["message"], str)
+        is_message = (
+            "message" in value and value.keys() <= CHROME_KEYS and isinstance(value["message"], str)
+        )
         items = [
-            item for item in value.items() if item[0][:1] != "@" and (not is_message or item[0] == "message")
+            item
+            for item in value.items()
+            if item[0][:1] != "@" and (not is_message or item[0] == "message")
         ]
     for key, item in items:
         yield from _strings(item, f"{name}.{key}".lstrip("."))

@@ -1,9 +1,9 @@
 """Split a unit into the lines that are translated, and put their translations together.
 
-A unit is split at line ends, tabs, the bars between plural forms, and the gaps between columns. What has no
-text to translate is copied: white space and symbols around a line, codes that enclose it, options in front of
-their descriptions. ICU messages with several forms are not translated. The mark of a keyboard shortcut, as
-in &File, is removed and set again.
+A unit is split at line ends, tabs, the bars between plural forms, and the gaps between columns.
+What has no text to translate is copied: white space and symbols around a line, codes that enclose
+it, options in front of their descriptions. ICU messages with several forms are not translated. The
+mark of a keyboard shortcut, as in &File, is removed and set again.
 """
 
 from __future__ import annotations
@@ -28,25 +28,29 @@ END = re.compile(f"(?<!{START.pattern[:-2]}){START.pattern}$")
 # Ends that a translation must have if its source has them; the two forms of a line are equivalent.
 ENDS = ((":", "\uff1a"), ("\u2026", "..."), ("?", "\uff1f"), ("!", "\uff01"))
 PERIOD = re.compile(r"[.!]+((?:</\w+>)*+)[.!]*\s*$")  # at the end, or one in and one behind tags
-# The mark before the letter of a keyboard shortcut: &File, _Open, and inside a word as in E&xit or E_xit.
+# The mark before the letter of a keyboard shortcut: &File, _Open, and inside a word as in E&xit or
+# E_xit.
 SHORTCUT = re.compile(
     r"(?<![\w&])([&_])(?=[^\W\d_])(?!\w+;)|(?<=[A-Za-z])(&)(?=[a-z])(?!\w+;)|\b[A-Z][a-z]*(_)[a-z]+\b"
 )
 IN_TEXT = -2  # Code.pair of what split_spans makes a code
 MAX_SHORTCUT = 80  # characters of a text that may have a shortcut
-# {n, plural, one {…} other {…}}, in the syntax of ICU's and Java's MessageFormat: a program, not a text.
+# {n, plural, one {…} other {…}}, in the syntax of ICU's and Java's MessageFormat: a program, not a
+# text.
 ICU_FORMS = re.compile(r"\{\s*+[\w.-]++\s*+,\s*+(?:plural|select|selectordinal|choice)\s*,")
 # A value of a program, or a list of codes of languages.
-VALUE = re.compile(r"\s*(?:#[0-9A-Fa-f]{3,8}|true|false|null|(?:[a-z]{2,3}(?:-\w{2,4})?(?:,\s*|\s*$)){5,})")
+VALUE = re.compile(
+    r"\s*(?:#[0-9A-Fa-f]{3,8}|true|false|null|(?:[a-z]{2,3}(?:-\w{2,4})?(?:,\s*|\s*$)){5,})"
+)
 
 
 @dataclass(frozen=True)
 class UnitLine:
     """A piece of a unit that a model translates on its own.
 
-    parts: strings and codes as the translator gets them, the codes renumbered <1>, </1>, <2/>. codes: what
-    each of them replaces in the unit. shortcut: the mark of a keyboard shortcut and its letter, such as "&F",
-    of which the mark has been removed from the text; empty for none.
+    parts: strings and codes as the translator gets them, the codes renumbered <1>, </1>, <2/>.
+    codes: what each of them replaces in the unit. shortcut: the mark of a keyboard shortcut and its
+    letter, such as "&F", of which the mark has been removed from the text; empty for none.
     """
 
     parts: CodedText
@@ -54,10 +58,12 @@ class UnitLine:
     shortcut: str = ""
 
     def restore(self, translation: Sequence[str | Code]) -> CodedText:
-        """Return a translation of `parts` for the unit: with the original codes and the shortcut mark.
+        """Return a translation of `parts` for the unit: with the original codes and the shortcut
+        mark.
 
-        A final sign of the source (ENDS) is added if the translation lacks it. Where both end with a period,
-        or the translation with an exclamation mark instead, it gets one period, behind all codes.
+        A final sign of the source (ENDS) is added if the translation lacks it. Where both end with
+        a period, or the translation with an exclamation mark instead, it gets one period, behind
+        all codes.
         """
         parts = list(translation)
         source, text = self.parts[-1], to_markup(parts).rstrip()
@@ -66,7 +72,11 @@ class UnitLine:
                 if isinstance(parts[-1], str):
                     parts[-1] = parts[-1].rstrip(" .,;:!\u3002")
                 parts.append(next(sign for sign in signs if source.endswith(sign)))
-        if isinstance(source, str) and re.search(r"(?<!\.)\.$", source) and text.endswith((".", "!")):
+        if (
+            isinstance(source, str)
+            and re.search(r"(?<!\.)\.$", source)
+            and text.endswith((".", "!"))
+        ):
             for index in reversed(range(len(parts))):
                 part = parts[index]
                 if isinstance(part, str):
@@ -77,31 +87,37 @@ class UnitLine:
         if self.shortcut:
             parts = [_set_shortcut(to_markup(parts), *self.shortcut)]
         return merge_strings(
-            item for part in parts for item in ([part] if isinstance(part, str) else self.codes.get(part, ()))
+            item
+            for part in parts
+            for item in ([part] if isinstance(part, str) else self.codes.get(part, ()))
         )
 
 
 def is_icu_message(source: CodedText) -> bool:
-    """Return whether a unit is an ICU message with forms, as {n, plural, one {# file} other {# files}}."""
+    """Return whether a unit is an ICU message with forms, as {n, plural, one {# file} other {#
+    files}}."""
     return any(isinstance(part, str) and ICU_FORMS.search(part) for part in source)
 
 
 def has_words(parts: Sequence[str | Code]) -> bool:
     """Return whether there is a word to translate.
 
-    Letters in codes, kept spans (URLs, placeholders) and names such as GitHub do not count, nor does a string
-    that is a value of a program, such as true or #fff.
+    Letters in codes, kept spans (URLs, placeholders) and names such as GitHub do not count, nor
+    does a string that is a value of a program, such as true or #fff.
     """
     for part in parts:
         if isinstance(part, str) and not VALUE.fullmatch(part):
             text = NAME.sub(lambda match: "0" * len(match[0]), part)
-            if any(map(str.isalpha, replace_spans(text, [(span, "") for span in find_spans(part)]))):
+            if any(
+                map(str.isalpha, replace_spans(text, [(span, "") for span in find_spans(part)]))
+            ):
                 return True
     return False
 
 
 def split_unit(source: CodedText) -> list[UnitLine | CodedText]:
-    """Split a unit into a list, in order: a UnitLine is translated, a tuple of parts between lines is copied.
+    """Split a unit into a list, in order: a UnitLine is translated, a tuple of parts between lines
+    is copied.
 
     Empty for an ICU message, which is left as it is.
     """
@@ -127,18 +143,24 @@ def split_unit(source: CodedText) -> list[UnitLine | CodedText]:
 def _pair_partners(parts: Sequence[str | Code]) -> dict[int, int]:
     """Map the index of each code of a pair to that of the other one, if it is there."""
     opening_of = match_pairs(
-        (str(part.pair), part.opens) if isinstance(part, Code) and part.pair >= 0 else None for part in parts
+        (str(part.pair), part.opens) if isinstance(part, Code) and part.pair >= 0 else None
+        for part in parts
     )
     return opening_of | {opening: closing for closing, opening in opening_of.items()}
 
 
 def _split_surroundings(text: CodedText) -> tuple[CodedText, CodedText, CodedText]:
-    """Split off the white space and symbols around a text, enclosing pairs, and halves of other pairs."""
+    """Split off the white space and symbols around a text, enclosing pairs, and halves of other
+    pairs."""
     partners, low, high = _pair_partners(text), 0, len(text)
 
     def is_beside(index: int) -> bool:
         part = text[index]
-        return not END.sub("", part) if isinstance(part, str) else part.pair >= 0 and index not in partners
+        return (
+            not END.sub("", part)
+            if isinstance(part, str)
+            else part.pair >= 0 and index not in partners
+        )
 
     while low < high:
         if is_beside(low):
@@ -160,7 +182,8 @@ def _split_surroundings(text: CodedText) -> tuple[CodedText, CodedText, CodedTex
 
 
 def split_shortcut(core: CodedText) -> tuple[CodedText, str]:
-    """Return a short text without the mark of its keyboard shortcut, and the mark with its letter, as "&F".
+    """Return a short text without the mark of its keyboard shortcut, and the mark with its letter,
+    as "&F".
 
     The second is "" where there is no mark, or where another sign like it makes it doubtful.
     """
@@ -215,7 +238,8 @@ def _set_shortcut(text: str, mark: str, letter: str) -> str:
 
 
 def split_spans(parts: CodedText) -> CodedText:
-    """Return parts in which placeholders, tags and addresses in strings are codes, but not those of ICU."""
+    """Return parts in which placeholders, tags and addresses in strings are codes, but not those of
+    ICU."""
     pieces = list[str | Code]()
     for part in parts:
         if isinstance(part, Code) or ICU_FORMS.search(part):
@@ -241,22 +265,31 @@ def keeps_spans(source: CodedText, translation: CodedText) -> bool:
 
 def keeps_codes(source: CodedText, translation: CodedText) -> bool:
     """Return whether a translation has each code as often as its source, and no other code."""
-    codes = [Counter(part for part in parts if isinstance(part, Code)) for parts in (source, translation)]
+    codes = [
+        Counter(part for part in parts if isinstance(part, Code)) for parts in (source, translation)
+    ]
     return codes[0] == codes[1]
 
 
 def pairs_with_words(parts: CodedText) -> set[int]:
     """Return the numbers (Code.pair) of the pairs of codes with a word between them; see has_words."""
     partners = _pair_partners(parts)
-    openings = ((index, code) for index, code in enumerate(parts) if isinstance(code, Code) and code.opens)
-    return {code.pair for index, code in openings if has_words(parts[index : partners.get(index, index)])}
+    openings = (
+        (index, code) for index, code in enumerate(parts) if isinstance(code, Code) and code.opens
+    )
+    return {
+        code.pair
+        for index, code in openings
+        if has_words(parts[index : partners.get(index, index)])
+    }
 
 
 def nest_pairs(source: CodedText, translation: CodedText) -> CodedText:
-    """Return a translation in which a pair of codes is inside another one only where it is so in the source.
+    """Return a translation in which a pair of codes is inside another one only where it is so in
+    the source.
 
-    An outer pair is closed before a pair that does not belong into it: a link may not be in another one.
-    White space just inside a pair moves out of it: Markdown has no emphasis in ** a**.
+    An outer pair is closed before a pair that does not belong into it: a link may not be in another
+    one. White space just inside a pair moves out of it: Markdown has no emphasis in ** a**.
     """
     outer_pairs, open_pairs = dict[int, set[int]](), list[int]()
     for part in source:
@@ -277,10 +310,16 @@ def nest_pairs(source: CodedText, translation: CodedText) -> CodedText:
     for part in translation:
         if isinstance(part, str):
             first_opening = len(nested)
-            while first_opening and isinstance(before := nested[first_opening - 1], Code) and before.opens:
+            while (
+                first_opening
+                and isinstance(before := nested[first_opening - 1], Code)
+                and before.opens
+            ):
                 first_opening -= 1
             # Not a second space behind one that has moved.
-            stripped = part.lstrip() if first_opening < len(nested) or nested[-1:] == [" "] else part
+            stripped = (
+                part.lstrip() if first_opening < len(nested) or nested[-1:] == [" "] else part
+            )
             space = part[: len(part) - len(stripped)] if first_opening < len(nested) else ""
             nested[first_opening:] = [space, *nested[first_opening:], stripped]
         elif part.opens:

@@ -1,8 +1,9 @@
-"""Markdown by markdown-it: units are paragraphs, headings, items, cells and titles in the front matter.
+"""Markdown by markdown-it: units are paragraphs, headings, items, cells and titles in the front
+matter.
 
-Code, maths, addresses and HTML blocks stay, and so does what is outside of the lines of a translated unit. A
-paragraph of several lines comes back as one, which means the same, but for hard breaks and the line ends
-beside the mark of an alert or a container, keys and badges.
+Code, maths, addresses and HTML blocks stay, and so does what is outside of the lines of a
+translated unit. A paragraph of several lines comes back as one, which means the same, but for hard
+breaks and the line ends beside the mark of an alert or a container, keys and badges.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ from bytenmt.documents.unit import (
 from bytenmt.documents.yaml import edit_scalars
 from bytenmt.sentinels import Code
 
-# Maths, by pandoc's rule: no blank inside next to the signs, and no digit behind, as in "$5 or $6"; notes,
-# keys and code in HTML. With their line ends: marks of alerts, lines that begin or end a container, and keys
-# alone on a line. The line end before a line of images, which is no part of a sentence.
+# Maths, by pandoc's rule: no blank inside next to the signs, and no digit behind, as in "$5 or $6";
+# notes, keys and code in HTML. With their line ends: marks of alerts, lines that begin or end a
+# container, and keys alone on a line. The line end before a line of images, which is no part of a
+# sentence.
 KEYS = r"(?i:<kbd>[^<\n]*</kbd>(?:\s?\+\s?<kbd>[^<\n]*</kbd>)*)"
 KEPT = re.compile(
     r"(?<!\w)(?:\$\$[^$]++\$\$|\$`[^`$]++`\$|\$(?![\s$])(?:[^$\\`]++|\\.)*+(?<!\s)\$(?![\d$]))"
@@ -78,7 +80,8 @@ def _kept_rule(state: StateInline, silent: bool) -> bool:
 
 
 def read(data: bytes, _: ReadOptions) -> Document:
-    """Read Markdown: a unit for each paragraph, heading, list item, cell, and title in the front matter."""
+    """Read Markdown: a unit for each paragraph, heading, list item, cell, and title in the front
+    matter."""
     file, titles = EditedText(data), list[Unit]()
     text, matter = file.text, FRONT_MATTER.match(file.text)
     if matter is not None:
@@ -91,7 +94,8 @@ def read(data: bytes, _: ReadOptions) -> Document:
 
 
 class _Reader:
-    """Reads the blocks of a text. text: of the file, from which the front matter may have been removed."""
+    """Reads the blocks of a text. text: of the file, from which the front matter may have been
+    removed."""
 
     def __init__(self, file: EditedText, text: str) -> None:
         self._file, self._markdown, self._environment = file, _Markdown(), dict[str, Any]()
@@ -107,7 +111,8 @@ class _Reader:
                 continue
             lines, first = token.content.split("\n"), token.map[0]
             places = [
-                line.rfind(cell.strip()) for line, cell in zip(self._lines[first:], lines, strict=False)
+                line.rfind(cell.strip())
+                for line, cell in zip(self._lines[first:], lines, strict=False)
             ]
             if around.type in CELLS:
                 lines = [token.content.replace("|", "\\|")]
@@ -117,11 +122,17 @@ class _Reader:
             if min(places) >= 0:
                 yield self._unit(token.content, lines, places, first, around.type)
 
-    def _unit(self, content: str, lines: Sequence[str], places: Sequence[int], first: int, kind: str) -> Unit:
-        """Return the unit of a block. lines, places: how its lines stand in the file, from line `first`."""
+    def _unit(
+        self, content: str, lines: Sequence[str], places: Sequence[int], first: int, kind: str
+    ) -> Unit:
+        """Return the unit of a block. lines, places: how its lines stand in the file, from line
+        `first`."""
         start = self._begins[first] + places[0]
         end = self._begins[first + len(lines) - 1] + places[-1] + len(lines[-1].strip())
-        before, behind = BEFORE.match(content), BEHIND.search(content) if kind == "heading_open" else None
+        before, behind = (
+            BEFORE.match(content),
+            BEHIND.search(content) if kind == "heading_open" else None,
+        )
         start += before.end() if before else 0
         end -= len(behind[0]) if behind else 0
         content = content[before.end() if before else 0 : behind.start() if behind else None]
@@ -159,7 +170,9 @@ class _Reader:
             if token.type in ("softbreak", "hardbreak"):
                 yield " " if token.type == "softbreak" else "\n"
             elif token.type == "kept":
-                yield from (Tag(part) if part.strip() else part for part in LINE_END.split(token.content))
+                yield from (
+                    Tag(part) if part.strip() else part for part in LINE_END.split(token.content)
+                )
             elif token.type in ("text", "text_special"):
                 yield token.content.replace("\r", " ")
             elif token.type == "code_inline":
@@ -195,7 +208,11 @@ def _without_empty(parts: CodedText) -> CodedText:
     """Return parts without emphasis around nothing, whose marks would be read as text."""
     made = list[str | Code]()
     for part in parts:
-        if isinstance(part, Code) and part.text in EMPHASIS and made[-1:] == [part._replace(opens=True)]:
+        if (
+            isinstance(part, Code)
+            and part.text in EMPHASIS
+            and made[-1:] == [part._replace(opens=True)]
+        ):
             made.pop()
         else:
             made.append(part)
@@ -203,7 +220,8 @@ def _without_empty(parts: CodedText) -> CodedText:
 
 
 def _escaped(before: str | Code, part: str | Code) -> str | Code:
-    """Return a text with escapes for what is special, at the beginning of a line if nothing is before it."""
+    """Return a text with escapes for what is special, at the beginning of a line if nothing is
+    before it."""
     if isinstance(part, Code):
         return part
     inside = "\0" if before else ""  # no beginning of a line

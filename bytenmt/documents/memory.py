@@ -1,7 +1,7 @@
 """Translation memories: sources with their translations.
 
-Sources that differ only in inline codes, placeholders, tags or addresses count as the same: the translation
-gets those of the text that is looked up.
+Sources that differ only in inline codes, placeholders, tags or addresses count as the same: the
+translation gets those of the text that is looked up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from bytenmt.sentinels import Code
 class TranslationMemory:
     """Stored translations of units, found by the source text and used in place of a model.
 
-    It is made of triples: source and translation, each a tuple of strings and codes, and the unit's name.
+    It is made of triples: source and translation, each a tuple of strings and codes, and the unit's
+    name.
 
     >>> memory = TranslationMemory([(("Open %s",), ("%s öffnen",), "")])
     >>> memory.match(("Open {name}",))
@@ -28,7 +29,8 @@ class TranslationMemory:
     """
 
     def __init__(self, pairs: Iterable[UnitPair]) -> None:
-        """pairs: source, translation and name of each entry; of equal source and name, the last counts."""
+        """pairs: source, translation and name of each entry; of equal source and name, the last
+        counts."""
         # By the source with None for each code, and by the name: the codes, and the translation.
         self._entries = dict[tuple[str | None, ...], dict[str, tuple[list[Code], CodedText]]]()
         for source, target, name in pairs:
@@ -39,9 +41,11 @@ class TranslationMemory:
 
     @classmethod
     def from_file(cls, path: Path, pair: tuple[str, str] | None = None) -> TranslationMemory:
-        """Read the translated units of a TMX, XLIFF or PO file, or the first two columns of a CSV or TSV.
+        """Read the translated units of a TMX, XLIFF or PO file, or the first two columns of a CSV
+        or TSV.
 
-        pair: source and target language, which a TMX needs. Raises DataError, also if there are none.
+        pair: source and target language, which a TMX needs. Raises DataError, also if there are
+        none.
         """
         memory = cls(formats.unit_pairs(path, formats.format_of(path), pair))
         if not memory._entries:
@@ -50,10 +54,12 @@ class TranslationMemory:
         return memory
 
     def match(self, source: CodedText, name: str = "") -> CodedText | None:
-        """Return the stored translation of a unit, or of a line of it, with the codes and spans of `source`.
+        """Return the stored translation of a unit, or of a line of it, with the codes and spans of
+        `source`.
 
-        None if there is none, or if it is unclear which code belongs where. Of several translations that of
-        the unit with the same name is used, else the one stored last whose name is no Context.
+        None if there is none, or if it is unclear which code belongs where. Of several translations
+        that of the unit with the same name is used, else the one stored last whose name is no
+        Context.
         """
         key, codes = _template(source)
         entries = self._entries.get(key, {})

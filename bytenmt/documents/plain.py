@@ -17,7 +17,8 @@ SAMPLE = 4096  # characters of a table by which its delimiter is told
 
 
 def read_table(data: bytes, options: ReadOptions) -> Document:
-    """Read a CSV file, or TSV, which has no quotes: a unit for each cell of a column. Raises DataError."""
+    """Read a CSV file, or TSV, which has no quotes: a unit for each cell of a column. Raises
+    DataError."""
     file = EditedText(data)
     style: dict[str, Any] = {"delimiter": ",", "strict": True, "lineterminator": "\n"}
     with suppress(csv.Error):  # none can be told
@@ -52,13 +53,17 @@ def _column_units(rows: list[list[str]], options: ReadOptions) -> Iterator[Unit]
         if not any(row) or (number == 0 and has_header):
             continue
         if len(row) <= max(source, target):
-            raise DataError(f"row {number + 1} has {len(row)} columns, not {max(source, target) + 1} or more")
+            raise DataError(
+                f"row {number + 1} has {len(row)} columns, not {max(source, target) + 1} or more"
+            )
 
         def put(text: str, row: list[str] = row) -> None:
             row[target] = re.sub(r"[\t\n]+", " ", text) if options.format == "tsv" else text
 
         is_done = bool(options.into and row[target].strip())
-        yield Unit([row[source]], text_writer(put), f"row {number + 1}", "", (row[target],), is_done)
+        yield Unit(
+            [row[source]], text_writer(put), f"row {number + 1}", "", (row[target],), is_done
+        )
 
 
 def _column(header: Sequence[str], column: str) -> int:
@@ -67,7 +72,9 @@ def _column(header: Sequence[str], column: str) -> int:
         return int(column) - 1
     if column in header:
         return list(header).index(column)
-    raise DataError(f"{column} is not one of the columns {', '.join(name[:50] for name in header[:20])}")
+    raise DataError(
+        f"{column} is not one of the columns {', '.join(name[:50] for name in header[:20])}"
+    )
 
 
 def read_text(data: bytes, _: ReadOptions) -> Document:

@@ -1,8 +1,9 @@
 """PO, the catalogues of GNU gettext: a unit for each msgid, or for each plural form of one.
 
-A fuzzy translation stays as it is, like any other. One that replaces it clears the flag fuzzy and the
-previous msgid (#|), which show the text that an older string translates; a doubtful one sets the flag, and so
-does one that takes other arguments than its source where the entry is a format string.
+A fuzzy translation stays as it is, like any other. One that replaces it clears the flag fuzzy and
+the previous msgid (#|), which show the text that an older string translates; a doubtful one sets
+the flag, and so does one that takes other arguments than its source where the entry is a format
+string.
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ from functools import partial
 
 import polib
 
-from bytenmt.documents.unit import CodedText, Context, Document, EditedText, ReadOptions, Unit, to_markup
+from bytenmt.documents.unit import (
+    CodedText,
+    Context,
+    Document,
+    EditedText,
+    ReadOptions,
+    Unit,
+    to_markup,
+)
 
 CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([A-Za-z0-9._:-]+)', re.IGNORECASE)
 EMPTY_HEADER = 'msgid ""\nmsgstr ""\n'
@@ -21,15 +30,17 @@ WIDTH = 79  # where polib wraps lines as gettext's programs do
 # A text that begins on a line of its own, being long.
 WRAPPED = re.compile(r'""\n".*(?<!\\n)"$', re.MULTILINE)
 N_FORMS = re.compile(r"nplurals\s*=\s*(\d)\b")
-# Conversions of format strings (%d), by the flags that gettext's manual has for PO files; the argument that
-# one names is the group `name`. Doubled signs take none.
+# Conversions of format strings (%d), by the flags that gettext's manual has for PO files; the
+# argument that one names is the group `name`. Doubled signs take none.
 PERCENT = re.compile(
     r"%%|%(?P<name>\([^()\s]+\)|[0-9]+\$)?[-+#0 ,']*+(?:[0-9]+|\*)?(?:\.(?:[0-9]+|\*)?)?"
     r"(?:(?:hh|ll|[hlqjztL])?[A-Za-z@])?"
 )
 LANGUAGES = {
     PERCENT: "c objc c++ java-printf python php perl ruby javascript lua go awk tcl d elisp object-pascal",
-    re.compile(r"\{\{|\}\}|\{(?P<name>[^{}\s:!.,\[]*)[^{}]*\}"): "python-brace java csharp perl-brace rust",
+    re.compile(
+        r"\{\{|\}\}|\{(?P<name>[^{}\s:!.,\[]*)[^{}]*\}"
+    ): "python-brace java csharp perl-brace rust",
     re.compile(r"%L?(?P<name>[0-9]{1,2}|n)"): "qt qt-plural kde ycp",
 }
 STYLES = {f"{name}-format": style for style, names in LANGUAGES.items() for name in names.split()}
@@ -70,7 +81,8 @@ def read(data: bytes, options: ReadOptions) -> Document:
 
 
 def has_same_arguments(style: re.Pattern[str], source: str, translation: str) -> bool:
-    """Return whether two format strings have the same conversions: those without a name in the same order.
+    """Return whether two format strings have the same conversions: those without a name in the same
+    order.
 
     style: the pattern of conversions (%d), one of STYLES. `msgfmt -c` refuses other arguments.
     """
@@ -93,7 +105,10 @@ def _units(entry: polib.POEntry, n_forms: int) -> Iterator[Unit]:
             put(to_markup(parts))
             # An entry is fuzzy as soon as one of its translations is doubtful.
             is_added = has_forms and not target  # beside forms that may be fuzzy
-            entry.fuzzy, is_written = is_doubtful or (entry.fuzzy and (is_written or is_added)), True
+            entry.fuzzy, is_written = (
+                is_doubtful or (entry.fuzzy and (is_written or is_added)),
+                True,
+            )
             if not entry.fuzzy:
                 entry.previous_msgid = entry.previous_msgid_plural = entry.previous_msgctxt = None
 
@@ -106,11 +121,16 @@ def _units(entry: polib.POEntry, n_forms: int) -> Iterator[Unit]:
     if not entry.msgid_plural:
         yield unit(entry.msgid, entry.msgstr, context, partial(setattr, entry, "msgstr"))
         return
-    is_counted = style is not None and not has_same_arguments(style, entry.msgid, entry.msgid_plural)
+    is_counted = style is not None and not has_same_arguments(
+        style, entry.msgid, entry.msgid_plural
+    )
     for form in sorted({*entry.msgstr_plural, *range(n_forms)}):
         # The first of three and more serves 21 or 101, too: it names the number if the plural does.
         is_plural = form > 0 or n_forms == 1 or (n_forms > 2 and is_counted)
         # Two or more forms have the same source, so that a memory must know which one an entry is.
         name = Context(f"{context}[{form}]") if is_plural and n_forms > 2 else context
-        source, target = entry.msgid_plural if is_plural else entry.msgid, entry.msgstr_plural.get(form, "")
+        source, target = (
+            entry.msgid_plural if is_plural else entry.msgid,
+            entry.msgstr_plural.get(form, ""),
+        )
         yield unit(source, target, name, partial(entry.msgstr_plural.__setitem__, form))

@@ -1,5 +1,5 @@
-"""String files of programs: Android's resources, Java's .properties, Fluent and DTD by moz.l10n, ini by
-iniparse, and Apple's .strings.
+"""String files of programs: Android's resources, Java's .properties, Fluent and DTD by moz.l10n,
+ini by iniparse, and Apple's .strings.
 """
 
 from __future__ import annotations
@@ -40,10 +40,12 @@ LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "a": "\a", "b": "\b", "v"
 
 
 def read_mozilla(data: bytes, options: ReadOptions) -> Document:
-    """Read a file of options.format, one that moz.l10n knows: "android", "properties", "fluent" or "dtd".
+    """Read a file of options.format, one that moz.l10n knows: "android", "properties", "fluent" or
+    "dtd".
 
-    Each message, attribute and variant is a unit, except those with translatable="false". A .properties file
-    that is not UTF-8 (since Java 9) is read as Latin-1. Raises DataError and ValueError.
+    Each message, attribute and variant is a unit, except those with translatable="false". A
+    .properties file that is not UTF-8 (since Java 9) is read as Latin-1. Raises DataError and
+    ValueError.
     """
     moz_format = Format[options.format]
     try:
@@ -52,7 +54,9 @@ def read_mozilla(data: bytes, options: ReadOptions) -> Document:
         if moz_format is not Format.properties:
             raise
         file = EditedText(data, "latin-1")
-    text = SURROGATES.sub(lambda pair: bytes.fromhex(pair[1] + pair[2]).decode("utf-16-be"), file.text)
+    text = SURROGATES.sub(
+        lambda pair: bytes.fromhex(pair[1] + pair[2]).decode("utf-16-be"), file.text
+    )
     resource = parse_resource(moz_format, text)
     units = list[Unit]()
     for entry in resource.all_entries():
@@ -78,7 +82,9 @@ def _pattern_unit(pattern: list[Any], place: str, name: str, is_of_java: bool) -
     is_of_java: whether an apostrophe in a text with {0} may be doubled, as MessageFormat wants it.
     """
     for item in pattern:
-        if isinstance(item, Expression) and item.function == "html":  # whose escapes moz.l10n leaves
+        if (
+            isinstance(item, Expression) and item.function == "html"
+        ):  # whose escapes moz.l10n leaves
             item.arg = re.sub(r"\\(.)", r"\1", str(item.arg))
     text = "".join(part for part in pattern if isinstance(part, str))
     is_doubled = is_of_java and re.search(r"\{\d", text) and ("''" in text or "'" not in text)

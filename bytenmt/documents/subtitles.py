@@ -1,8 +1,8 @@
 """Subtitles, SRT and WebVTT: a unit for the text of each cue.
 
-The lines of a cue are one sentence or two, broken to fit a screen: they are translated together, and broken
-again into as many. Lines that begin with a dash, which are of several speakers, are translated one by one,
-behind their dashes.
+The lines of a cue are one sentence or two, broken to fit a screen: they are translated together,
+and broken again into as many. Lines that begin with a dash, which are of several speakers, are
+translated one by one, behind their dashes.
 """
 
 from __future__ import annotations
@@ -33,8 +33,12 @@ def read_srt(data: bytes, _: ReadOptions) -> Document:
         cues = list(srt.parse(file.text))
     except (srt.SRTParseError, srt.TimestampParseError) as error:
         line = file.line(getattr(error, "expected_start", 0))
-        raise DataError(f"{line}: expected a number and times as 00:00:01,000 --> 00:00:02,000") from None
-    units = [unit for cue in cues for unit in _cue_units(cue, "content", cue.content, str(cue.index))]
+        raise DataError(
+            f"{line}: expected a number and times as 00:00:01,000 --> 00:00:02,000"
+        ) from None
+    units = [
+        unit for cue in cues for unit in _cue_units(cue, "content", cue.content, str(cue.index))
+    ]
     return Document(units, lambda: file.encoded(srt.compose(cues, reindex=False, strict=False)))
 
 
@@ -54,7 +58,8 @@ def read_vtt(data: bytes, _: ReadOptions) -> Document:
 
 
 def _cue_units(cue: Any, attribute: str, text: str, name: str) -> Iterator[Unit]:
-    """Yield the units of a cue: one, or one for each line if speakers take turns. attribute: of its text."""
+    """Yield the units of a cue: one, or one for each line if speakers take turns. attribute: of its
+    text."""
     is_vtt = attribute == "text"  # as webvtt names it; srt says "content"
     has_turns = any(map(DASH.match, text.split("\n")))
     lines = text.split("\n") if has_turns else [text.replace("\n", " ")]
@@ -65,7 +70,9 @@ def _cue_units(cue: Any, attribute: str, text: str, name: str) -> Iterator[Unit]
         if is_vtt:
             source = tuple(unescape(part) if isinstance(part, str) else part for part in source)
 
-        def write(parts: CodedText, _: bool, number: int = number, text_start: int = text_start) -> None:
+        def write(
+            parts: CodedText, _: bool, number: int = number, text_start: int = text_start
+        ) -> None:
             made = "".join(_to_markup(part, is_vtt) for part in parts)
             lines[number] = lines[number][:text_start] + made
             broken = lines if has_turns else break_lines(made, text.count("\n") + 1)
@@ -75,7 +82,8 @@ def _cue_units(cue: Any, attribute: str, text: str, name: str) -> Iterator[Unit]
 
 
 def _to_markup(part: str | Code, is_vtt: bool) -> str:
-    """Return a part for the file; a code with zero bytes for its spaces, at which it may not be broken."""
+    """Return a part for the file; a code with zero bytes for its spaces, at which it may not be
+    broken."""
     if isinstance(part, Code):
         return part.text.replace(" ", "\0")
     if is_vtt:
@@ -86,8 +94,8 @@ def _to_markup(part: str | Code, is_vtt: bool) -> str:
 def break_lines(text: str, n: int) -> list[str]:
     """Break a text into at most n lines of about the same length.
 
-    It stays one line if a further line would begin with a time or a dash, which a reader takes for a new cue
-    or speaker.
+    It stays one line if a further line would begin with a time or a dash, which a reader takes for
+    a new cue or speaker.
     """
     width = max(1, len(text) // n)
     wrap = partial(textwrap.wrap, text, break_long_words=False, break_on_hyphens=False)

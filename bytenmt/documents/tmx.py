@@ -17,16 +17,22 @@ REVIEW = "needs-review-translation"
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Read a TMX file: a unit for each <tu> with text in options.pair[0]. Raises DataError without pair."""
+    """Read a TMX file: a unit for each <tu> with text in options.pair[0]. Raises DataError without
+    pair."""
     tree = inline_xml.parse(data, "tmx")
     if options.pair is None:
-        raise DataError("a memory may have several languages: name two, --pair en-de, or source and target")
-    units = [unit for element in tree.iter("{*}tu") if (unit := _unit(element, options.pair)) is not None]
+        raise DataError(
+            "a memory may have several languages: name two, --pair en-de, or source and target"
+        )
+    units = [
+        unit for element in tree.iter("{*}tu") if (unit := _unit(element, options.pair)) is not None
+    ]
     return Document(units, lambda: inline_xml.dump(tree, data))
 
 
 def pairs(file: BinaryIO, pair: tuple[str, str]) -> Iterator[tuple[CodedText, CodedText, str]]:
-    """Yield source, translation and tuid of each <tu> in both languages; the file is read as a stream."""
+    """Yield source, translation and tuid of each <tu> in both languages; the file is read as a
+    stream."""
     for _, element in etree.iterparse(file, tag="{*}tu", **SAFE):
         unit = _unit(element, pair)
         if unit is not None and unit.is_done and not unit.is_doubted:
@@ -70,7 +76,9 @@ def _unit(element: Element, pair: tuple[str, str]) -> Unit | None:
             )
             variant.tail, source.tail = source.tail, element.text
         target_segment = child(variant, "seg")
-        target_segment = etree.SubElement(variant, segment.tag) if target_segment is None else target_segment
+        target_segment = (
+            etree.SubElement(variant, segment.tag) if target_segment is None else target_segment
+        )
         inline_xml.set_content(target_segment, content.build(translation))
         for note in notes:
             variant.remove(note)
@@ -80,4 +88,6 @@ def _unit(element: Element, pair: tuple[str, str]) -> Unit | None:
             variant.insert(0, note)
 
     place, name = f"line {segment.sourceline}", element.get("tuid", "")
-    return Unit(content.source, write, place, name, existing, bool(to_markup(existing).strip()), bool(notes))
+    return Unit(
+        content.source, write, place, name, existing, bool(to_markup(existing).strip()), bool(notes)
+    )

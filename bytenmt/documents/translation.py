@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 class LineTranslation(NamedTuple):
-    """A translated line: strings and codes (those of UnitLine.parts), and flags: short names of what may be
-    wrong with it, such as "unsure" or "loop", the keys of confidence.REASONS."""
+    """A translated line: strings and codes (those of UnitLine.parts), and flags: short names of
+    what may be wrong with it, such as "unsure" or "loop", the keys of confidence.REASONS."""
 
     parts: Sequence[str | Code]
     flags: Sequence[str] = ()
@@ -38,8 +38,9 @@ class LineTranslation(NamedTuple):
 class TranslationReport:
     """The counts of units, and notes on some of them, that `translate` returns.
 
-    counts: the number of units by "translated" (with its subsets "from the memory" and "to review"),
-    "translated before", "fuzzy before", "without words", "without a translation" and "untranslated (ICU)".
+    counts: the number of units by "translated" (with its subsets "from the memory" and "to
+    review"), "translated before", "fuzzy before", "without words", "without a translation" and
+    "untranslated (ICU)".
     notes: place and reason of each unit that people should look at.
     """
 
@@ -50,16 +51,20 @@ class TranslationReport:
 def lines_to_translate(
     document: Document, overwrite: bool = False, memory: TranslationMemory | None = None
 ) -> list[CodedText]:
-    """Return UnitLine.parts of each distinct line that a model must translate, in order of the document.
+    """Return UnitLine.parts of each distinct line that a model must translate, in order of the
+    document.
 
-    overwrite: include units that are translated already. memory: units that it can translate are left out.
+    overwrite: include units that are translated already. memory: units that it can translate are
+    left out.
     """
     lines = dict[CodedText, None]()
     for unit in document.units:
         is_wanted = overwrite or not unit.is_done
         if is_wanted and not (memory and memory.match(unit.parts, unit.name)):
             for piece in split_unit(unit.parts):
-                if isinstance(piece, UnitLine) and not (memory and memory.match(piece.parts, unit.name)):
+                if isinstance(piece, UnitLine) and not (
+                    memory and memory.match(piece.parts, unit.name)
+                ):
                     lines[piece.parts] = None
     return list(lines)
 
@@ -72,7 +77,8 @@ def translate(
 ) -> TranslationReport:
     """Store translations in the units of a document, which `dump` then writes, and return a report.
 
-    translations: one for each line that lines_to_translate returns for the same overwrite and memory.
+    translations: one for each line that lines_to_translate returns for the same overwrite and
+    memory.
     """
     report = TranslationReport()
     for unit in document.units:
@@ -105,7 +111,9 @@ def _translate_unit(
         report.notes.append((unit.place, kind))
     elif not lines:
         report.counts["without words"] += 1
-        if unit.target is not None and (unit.target != unit.parts or not unit.is_done or unit.is_doubted):
+        if unit.target is not None and (
+            unit.target != unit.parts or not unit.is_done or unit.is_doubted
+        ):
             unit.write(unit.parts, False)
     else:
         following = iter(lines)
@@ -119,7 +127,8 @@ def _translate_unit(
 
 
 def _write(unit: Unit, parts: CodedText, flags: list[str], report: TranslationReport) -> None:
-    """Put a translation into its document and into a report. Codes that it lacks are put at its end."""
+    """Put a translation into its document and into a report. Codes that it lacks are put at its
+    end."""
     if not keeps_spans(unit.parts, parts):
         flags.append(UNMET)
     if not keeps_codes(unit.parts, parts):
@@ -139,6 +148,8 @@ def _write(unit: Unit, parts: CodedText, flags: list[str], report: TranslationRe
         report.counts["to review"] += 1
         place = f"{unit.place} ({unit.name})" if unit.name else unit.place
         pair = f"{to_markup(unit.parts)!r:.200} -> {to_markup(parts)!r:.200}"
-        report.notes.append((place, f"to review: {verdict.level}: {'; '.join(verdict.reasons)}: {pair}"))
+        report.notes.append(
+            (place, f"to review: {verdict.level}: {'; '.join(verdict.reasons)}: {pair}")
+        )
     if parts != unit.target or not unit.is_done or unit.is_doubted:
         unit.write(parts, verdict.level != SURE)

@@ -15,15 +15,18 @@ from bytenmt.sentinels import Code, match_pairs
 BYTE_ORDER_MARKS = {"utf-8-sig": (b"\xef\xbb\xbf",), "utf-16": (b"\xff\xfe", b"\xfe\xff")}
 TAG_NAME = re.compile(r"</?([A-Za-z][^\s/>.]*)")
 
-# A text of a document as its parts in order: plain strings, and inline codes such as tags, which are kept.
+# A text of a document as its parts in order: plain strings, and inline codes such as tags, which
+# are kept.
 CodedText = tuple[str | Code, ...]
 
 
 class Tag(NamedTuple):
-    """An inline code as it is read, before `pair_codes` matches opening with closing ones and returns Codes.
+    """An inline code as it is read, before `pair_codes` matches opening with closing ones and
+    returns Codes.
 
-    text: its markup. key: the same string for an opening tag and its closing one, such as the element's name;
-    empty for a code that stands alone. opens: whether it is an opening tag; without meaning if key is empty.
+    text: its markup. key: the same string for an opening tag and its closing one, such as the
+    element's name; empty for a code that stands alone. opens: whether it is an opening tag; without
+    meaning if key is empty.
     """
 
     text: str
@@ -32,13 +35,17 @@ class Tag(NamedTuple):
 
 
 def pair_codes(parts: Iterable[str | Tag]) -> list[str | Code]:
-    """Replace each Tag by a Code, whose `pair` tells which opening and closing tags belong together.
+    """Replace each Tag by a Code, whose `pair` tells which opening and closing tags belong
+    together.
 
-    The list is as long as `parts`; the number of a pair is the index of its opening tag. Tags without a
-    partner stand alone. Pairs do not cross: of two that do, only the one that ends first stays a pair.
+    The list is as long as `parts`; the number of a pair is the index of its opening tag. Tags
+    without a partner stand alone. Pairs do not cross: of two that do, only the one that ends first
+    stays a pair.
     """
     read = list(parts)
-    opening_of = match_pairs(None if isinstance(part, str) or not part.key else part[1:] for part in read)
+    opening_of = match_pairs(
+        None if isinstance(part, str) or not part.key else part[1:] for part in read
+    )
     pair_of = opening_of | {opening: opening for opening in opening_of.values()}
     return [
         part if isinstance(part, str) else Code(part.text, pair, pair == index)
@@ -55,7 +62,8 @@ def merge_strings(parts: Iterable[str | Code]) -> CodedText:
 
 
 def split_codes(text: str, pattern: re.Pattern[str]) -> CodedText:
-    """Split a text into strings and codes: each match of the pattern is a code, tags are paired by name."""
+    """Split a text into strings and codes: each match of the pattern is a code, tags are paired by
+    name."""
     parts, last = list[str | Tag](), 0
     for match in pattern.finditer(text):
         parts += [text[last : match.start()], parse_tag(match[0])]
@@ -66,8 +74,8 @@ def split_codes(text: str, pattern: re.Pattern[str]) -> CodedText:
 def parse_tag(text: str) -> Tag:
     """Return the Tag for the markup of one inline code.
 
-    Its key is the lower-case element name of an opening or closing tag of HTML or XML, such as "b" for <b>.
-    Any other code, such as <br/> or {name}, stands alone: its key is empty.
+    Its key is the lower-case element name of an opening or closing tag of HTML or XML, such as "b"
+    for <b>. Any other code, such as <br/> or {name}, stands alone: its key is empty.
     """
     name = TAG_NAME.match(text)
     if name is None or text.endswith("/>"):
@@ -98,21 +106,28 @@ def text_writer(put: Callable[[str], object]) -> Callable[[CodedText, bool], Non
 
 
 class Context(str):
-    """A name of a unit that tells its meaning, as msgctxt of PO does: other units mean something else."""
+    """A name of a unit that tells its meaning, as msgctxt of PO does: other units mean something
+    else."""
 
 
 @dataclass(eq=False)
 class Unit:
-    """A text of a document that is translated as a whole, such as a paragraph or a message of a program.
+    """A text of a document that is translated as a whole, such as a paragraph or a message of a
+    program.
 
-    `write` stores its translation in the document; `target` is the one that the file has already. is_valid:
-    returns whether a program could use a translation, such as one with the same %s as the source.
+    `write` stores its translation in the document; `target` is the one that the file has already.
+    is_valid: returns whether a program could use a translation, such as one with the same %s as the
+    source.
     """
 
     source: Iterable[str | Code]  # the text, with inline codes such as tags; see `parts`
-    write: Callable[[CodedText, bool], None]  # the bool: whether people should review the translation
+    write: Callable[
+        [CodedText, bool], None
+    ]  # the bool: whether people should review the translation
     place: str  # where the unit stands in the file, for messages, such as "line 12"
-    name: str = ""  # its id, context or key in the file: tells units with the same source apart in a memory
+    name: str = (
+        ""  # its id, context or key in the file: tells units with the same source apart in a memory
+    )
     target: CodedText | None = None  # empty for no translation; None in formats of one language
     is_done: bool = False  # whether the file's translation is finished, so that it stays
     is_doubted: bool = False  # whether the file marks its translation for review
@@ -129,41 +144,52 @@ class Document:
     """A parsed file: the units to translate, and a function that makes the translated file."""
 
     units: Iterable[Unit]
-    dump: Callable[[], bytes]  # returns the bytes of the file, with the translations that Unit.write stored
+    dump: Callable[
+        [], bytes
+    ]  # returns the bytes of the file, with the translations that Unit.write stored
     targets: Sequence[str] = ()  # the target languages that the file declares, "" where it does not
 
 
 class ReadOptions(NamedTuple):
-    """Options for reading a file as a Document; only tables use the columns, and TMX needs the pair.
+    """Options for reading a file as a Document; only tables use the columns, and TMX needs the
+    pair.
 
     A file that declares its language declares the target one afterwards.
     """
 
     format: str  # name of the format, a key of formats.FORMATS
     pair: tuple[str, str] | None = None  # source and target language
-    column: str | None = None  # the column to translate, by name in the first row or by number from 1
-    into: str | None = None  # the column for the translations; None: they replace the texts of `column`
+    column: str | None = (
+        None  # the column to translate, by name in the first row or by number from 1
+    )
+    into: str | None = (
+        None  # the column for the translations; None: they replace the texts of `column`
+    )
 
     def target_to_declare(self, declared: str | None) -> str | None:
         """Return the target language if the file must be changed to declare it, else None.
 
-        declared: the language that the file has now, None for none. Returns None without a pair, and where
-        the file has the target language or a region of it (de-AT for de) already.
+        declared: the language that the file has now, None for none. Returns None without a pair,
+        and where the file has the target language or a region of it (de-AT for de) already.
         """
         if self.pair is None:
             return None
-        folded, wanted = (language.lower().replace("_", "-") for language in (declared or "", self.pair[1]))
+        folded, wanted = (
+            language.lower().replace("_", "-") for language in (declared or "", self.pair[1])
+        )
         return None if folded == wanted or folded.startswith(f"{wanted}-") else self.pair[1]
 
 
 class EditedText:
     """The text of a file with replacements, and back to bytes in the file's encoding and line ends.
 
-    text: the decoded file, with \\n for \\r\\n if all its lines end in \\r\\n. Positions are indices into it.
+    text: the decoded file, with \\n for \\r\\n if all its lines end in \\r\\n. Positions are
+    indices into it.
     """
 
     def __init__(self, data: bytes, declared: str | None = None) -> None:
-        """Decode a file by its byte order mark, else by the encoding that it declares (None: UTF-8).
+        """Decode a file by its byte order mark, else by the encoding that it declares (None:
+        UTF-8).
 
         Raises DataError if its bytes are invalid in that encoding, or the encoding is unknown.
         """
@@ -177,7 +203,9 @@ class EditedText:
                 f" {self.encoding.upper()}: convert the file, such as by iconv -f CP1252 -t UTF-8"
             ) from None
         except LookupError:
-            raise DataError(f"unknown encoding {self.encoding:.60}: convert the file to UTF-8") from None
+            raise DataError(
+                f"unknown encoding {self.encoding:.60}: convert the file to UTF-8"
+            ) from None
         self._edits = dict[tuple[int, int], str]()
         self._line_ends = list[int]()
         self._has_crlf = "\n" in self.text and self.text.count("\r\n") == self.text.count("\n")
@@ -203,5 +231,8 @@ class EditedText:
         return self.encoded("".join([*pieces, self.text[last:]]))
 
     def encoded(self, text: str, errors: str = "strict") -> bytes:
-        """Return any text as bytes in the encoding and line ends of the file. errors: as in str.encode."""
-        return (text.replace("\n", "\r\n") if self._has_crlf else text).encode(self.encoding, errors)
+        """Return any text as bytes in the encoding and line ends of the file. errors: as in
+        str.encode."""
+        return (text.replace("\n", "\r\n") if self._has_crlf else text).encode(
+            self.encoding, errors
+        )

@@ -1,8 +1,8 @@
 """XLIFF 1.2 and 2.
 
 A unit is a <segment> of version 2 and a <trans-unit> of version 1.2, or every segment of one whose
-<seg-source> is segmented (<mrk mtype="seg">). Its translation fills the target, which is made if missing.
-Text that is marked as not to be translated is one code.
+<seg-source> is segmented (<mrk mtype="seg">). Its translation fills the target, which is made if
+missing. Text that is marked as not to be translated is one code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from lxml import etree
 
 from bytenmt.documents import inline_xml
 from bytenmt.documents.inline_xml import SPACE, Element, InlineContent, as_tag, child, local_name
-from bytenmt.documents.unit import CodedText, Document, ReadOptions, Tag, Unit, merge_strings, to_markup
+from bytenmt.documents.unit import (
+    CodedText,
+    Document,
+    ReadOptions,
+    Tag,
+    Unit,
+    merge_strings,
+    to_markup,
+)
 from bytenmt.errors import DataError
 
 CODES = ("ph", "it", "x", "cp", "ut")  # with their content; ut is TMX's
@@ -34,7 +42,9 @@ def read(data: bytes, options: ReadOptions) -> Document:
     is_version_2 = root.get("version", "1").startswith("2")
     target = "trgLang" if is_version_2 else "target-language"
     if is_version_2 and target not in root.attrib and options.pair is None:
-        raise DataError("trgLang, its target language, is missing: give --pair en-de, or source and target")
+        raise DataError(
+            "trgLang, its target language, is missing: give --pair en-de, or source and target"
+        )
     elements = [root] if is_version_2 else list(root.iterchildren("{*}file"))
     declared = [element.get(target, "") for element in elements]
     for element, before in zip(elements, declared, strict=True):
@@ -48,11 +58,14 @@ def read(data: bytes, options: ReadOptions) -> Document:
 def _content(element: Element) -> InlineContent:
     """Return the content of a source, a target or one of their segments."""
     is_preserved = inline_xml.inherited_attribute(element, SPACE) == "preserve"
-    return InlineContent(element.text, element, as_code, str if is_preserved else inline_xml.unwrap_lines)
+    return InlineContent(
+        element.text, element, as_code, str if is_preserved else inline_xml.unwrap_lines
+    )
 
 
 def as_code(element: Element) -> Tag | None:
-    """Return the Tag for an element of XLIFF or TMX that is one code with its content, None for others."""
+    """Return the Tag for an element of XLIFF or TMX that is one code with its content, None for
+    others."""
     name, number = local_name(element), element.get("id", "")
     if name in OPENING or name in CLOSING:
         key = element.get("startRef") or element.get("rid") or element.get("i") or number
@@ -70,20 +83,30 @@ def _units(holder: Element) -> Iterator[Unit]:
     source, target, segmented = (child(holder, name) for name in ("source", "target", "seg-source"))
     if source is None or inline_xml.inherited_attribute(holder, "translate") == "no":
         return
-    # 1) The source is translated, or each of its segments where there is no target without segments.
-    segments, target_segments, new_segments = _segments(segmented), _segments(target), list[Element]()
+    # 1) The source is translated, or each of its segments where there is no target without
+    # segments.
+    segments, target_segments, new_segments = (
+        _segments(segmented),
+        _segments(target),
+        list[Element](),
+    )
     has_text = target is not None and bool("".join(target.itertext()).strip())
     is_whole = not segments or (has_text and not target_segments)
-    existing_of = {None: target} if is_whole else {segment.get("mid"): segment for segment in target_segments}
+    existing_of = (
+        {None: target} if is_whole else {segment.get("mid"): segment for segment in target_segments}
+    )
 
-    # 2) A translation needs its element in the target, which gets the form of a segmented source once.
+    # 2) A translation needs its element in the target, which gets the form of a segmented source
+    # once.
     def make(number: int) -> Element:
         whole = _make_target(holder, source if segmented is None else segmented)
         if is_whole:
             return whole
         if not new_segments:
             empty = etree.Element("empty")
-            contents = [deepcopy(existing_of.get(segment.get("mid"), empty)) for segment in segments]
+            contents = [
+                deepcopy(existing_of.get(segment.get("mid"), empty)) for segment in segments
+            ]
             inline_xml.set_content(whole, deepcopy(segmented))
             new_segments.extend(_segments(whole))
             for segment, content in zip(new_segments, contents, strict=True):
@@ -96,11 +119,18 @@ def _units(holder: Element) -> Iterator[Unit]:
     is_doubted = state.startswith("needs-") or "needs-review" in holder.get("subState", "")
     doubted = dict[int, bool]()  # by the number of a segment
     for number, segment in enumerate([source] if is_whole else segments):
-        content, existing, mid = _content(segment), existing_of.get(segment.get("mid")), segment.get("mid")
+        content, existing, mid = (
+            _content(segment),
+            existing_of.get(segment.get("mid")),
+            segment.get("mid"),
+        )
         parts = () if existing is None else merge_strings(_content(existing).source)
 
         def write(
-            translation: CodedText, is_doubtful: bool, number: int = number, content: InlineContent = content
+            translation: CodedText,
+            is_doubtful: bool,
+            number: int = number,
+            content: InlineContent = content,
         ) -> None:
             inline_xml.set_content(make(number), content.build(translation))
             doubted[number] = is_doubtful
@@ -109,11 +139,15 @@ def _units(holder: Element) -> Iterator[Unit]:
                 holder.set("state", "initial" if is_doubtful else TRANSLATED)
                 holder.attrib.update({"subState": SUB_STATE} if is_doubtful else {})
             else:
-                child(holder, "target").set("state", DOUBTED if any(doubted.values()) else TRANSLATED)
+                child(holder, "target").set(
+                    "state", DOUBTED if any(doubted.values()) else TRANSLATED
+                )
 
         doubted[number] = is_doubted and bool(parts)
         # An unapproved copy of the source is no translation.
-        is_changed = merge_strings(content.source) != parts or bool(state) or holder.get("approved") == "yes"
+        is_changed = (
+            merge_strings(content.source) != parts or bool(state) or holder.get("approved") == "yes"
+        )
         yield Unit(
             content.source,
             write,
@@ -126,7 +160,8 @@ def _units(holder: Element) -> Iterator[Unit]:
 
 
 def _make_target(holder: Element, after: Element) -> Element:
-    """Return the target of a holder, which is added behind an element, indented like it, if it is missing."""
+    """Return the target of a holder, which is added behind an element, indented like it, if it is
+    missing."""
     target = child(holder, "target")
     if target is None:
         target = etree.Element(after.tag.replace(local_name(after), "target"))
@@ -141,4 +176,8 @@ def _segments(element: Element | None) -> list[Element]:
     """Return the segments in an element, without those in other segments."""
     marks = [] if element is None else element.iter("{*}mrk")
     segments = [mark for mark in marks if mark.get("mtype") == "seg"]
-    return [mark for mark in segments if not any(other in segments for other in mark.iterancestors("{*}mrk"))]
+    return [
+        mark
+        for mark in segments
+        if not any(other in segments for other in mark.iterancestors("{*}mrk"))
+    ]

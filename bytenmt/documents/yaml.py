@@ -1,7 +1,7 @@
 """YAML by ruamel.yaml: a unit for each value that is a string.
 
-ruamel.yaml says where the scalars stand; only those that are translated are replaced. A file of Rails, whose
-only outermost key is the source language, gets the target language as its key.
+ruamel.yaml says where the scalars stand; only those that are translated are replaced. A file of
+Rails, whose only outermost key is the source language, gets the target language as its key.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from bytenmt.documents.unit import Document, EditedText, ReadOptions, Unit, text
 
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor or a tag before a scalar
-# What needs no quotes, also in lists and mappings on one line, and in YAML 1.1, where yes is no text.
+# What needs no quotes, also in lists and mappings on one line, and in YAML 1.1, where yes is no
+# text.
 PLAIN = re.compile(r"(?!(?i:y|n|yes|no|on|off)$)[^\W\d_][^\n#:\[\]{},&*!|>'\"%@`\\]*(?<!\s)")
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Read a YAML file, of one or several documents: a unit for each string value. Raises ValueError."""
+    """Read a YAML file, of one or several documents: a unit for each string value. Raises
+    ValueError."""
     file = EditedText(data)
     return Document(list(edit_scalars(file, 0, len(file.text), pair=options.pair)), file.dump)
 
@@ -35,11 +37,13 @@ def edit_scalars(
     is_wanted: Callable[[str], bool] = lambda _: True,
     pair: tuple[str, str] | None = None,
 ) -> Iterator[Unit]:
-    """Yield a unit for each string value in the YAML file.text[start:end]; its translation replaces it there.
+    """Yield a unit for each string value in the YAML file.text[start:end]; its translation replaces
+    it there.
 
-    is_wanted: called with the keys that lead to a value, joined by dots; only units for True are yielded.
-    pair: if the only outermost key is the source language, it becomes the target language, as Rails needs.
-    Raises ValueError for malformed YAML.
+    is_wanted: called with the keys that lead to a value, joined by dots; only units for True are
+    yielded.
+    pair: if the only outermost key is the source language, it becomes the target language, as Rails
+    needs. Raises ValueError for malformed YAML.
     """
     try:
         roots = list(YAML(typ="safe", pure=True).compose_all(file.text[start:end]))
@@ -83,5 +87,7 @@ def _to_yaml(value: str, before: str, style: str) -> str:
     """Return a scalar: plain where the former one was and it reads the same, else in JSON's quotes."""
     if not style and PLAIN.fullmatch(value) and YAML(typ="safe", pure=True).load(value) == value:
         return value
-    quoted = UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
+    quoted = UNPRINTABLE.sub(
+        lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False)
+    )
     return quoted + before[len(before.rstrip()) :]  # the line end of a block

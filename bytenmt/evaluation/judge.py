@@ -40,17 +40,25 @@ class Judge:
     """
 
     thresholds: FlagThresholds | None = None  # None for a model without any
-    flag_above: float | None = None  # bits per byte above which a translation is unsure; None: never
-    make_reader: Callable[[], Reader] | None = None  # returns the model's reader, which scores texts
+    flag_above: float | None = (
+        None  # bits per byte above which a translation is unsure; None: never
+    )
+    make_reader: Callable[[], Reader] | None = (
+        None  # returns the model's reader, which scores texts
+    )
 
     @staticmethod
     def from_runtime(
-        runtime: Runtime, flag_above: float | None = None, default: float | None = None, beam: int = 1
+        runtime: Runtime,
+        flag_above: float | None = None,
+        default: float | None = None,
+        beam: int = 1,
     ) -> Judge:
         """Return a judge for loaded models, with the thresholds of the first one that has any.
 
-        flag_above: bits per byte, instead of the model's threshold. default: the same for models without
-        thresholds. beam: size of the search's beam, by which the model's threshold is chosen.
+        flag_above: bits per byte, instead of the model's threshold. default: the same for models
+        without thresholds. beam: size of the search's beam, by which the model's threshold is
+        chosen.
         """
         facts = [run.facts for run in runtime.runs]
         thresholds = next((saved.flags for saved in facts if saved.flags is not None), None)
@@ -67,7 +75,8 @@ class Judge:
     def flag(self, results: Sequence[TranslationResult]) -> list[TranslationResult]:
         """Return copies of the results with the flags of their best hypotheses.
 
-        The chunks that a line was cut into are judged one by one, and the line has the flags of all.
+        The chunks that a line was cut into are judged one by one, and the line has the flags of
+        all.
         """
         pairs = [
             (chunk.text, hypotheses[0])
@@ -76,18 +85,24 @@ class Judge:
         ]
         flags = iter(self.flags([source for source, _ in pairs], [best for _, best in pairs]))
         return [
-            result.with_flags([flag for _ in result.chunks for flag in next(flags)]) for result in results
+            result.with_flags([flag for _ in result.chunks for flag in next(flags)])
+            for result in results
         ]
 
-    def flags(self, sources: Sequence[bytes], translations: Sequence[Hypothesis]) -> list[list[str]]:
+    def flags(
+        self, sources: Sequence[bytes], translations: Sequence[Hypothesis]
+    ) -> list[list[str]]:
         """Return the flags of each translation, without those that the search itself has set.
 
-        sources, translations: pairs, in order. Only unsure ones are scored without their source, as an
-        invention always is unsure.
+        sources, translations: pairs, in order. Only unsure ones are scored without their source, as
+        an invention always is unsure.
         """
         pairs = list(zip(sources, translations, strict=True))
-        # The search did not write what has a probability of 1: it was copied, as an empty line or a URL is.
-        all_flags = [[] if not best.log_probability else self._flags(source, best) for source, best in pairs]
+        # The search did not write what has a probability of 1: it was copied, as an empty line or a
+        # URL is.
+        all_flags = [
+            [] if not best.log_probability else self._flags(source, best) for source, best in pairs
+        ]
         doubtful = [k for k, flags in enumerate(all_flags) if UNSURE in flags]
         saved = self.saved_bits([pairs[k][0] for k in doubtful], [pairs[k][1] for k in doubtful])
         for k, bits in zip(doubtful, saved, strict=False):  # none are computed for some models
@@ -105,13 +120,16 @@ class Judge:
             flags.append(COPY)
         return flags + [UNSURE] * is_unsure
 
-    def saved_bits(self, sources: Sequence[bytes], translations: Sequence[Hypothesis]) -> list[float]:
-        """Return the bits that each translation costs less given its source than given an empty source.
+    def saved_bits(
+        self, sources: Sequence[bytes], translations: Sequence[Hypothesis]
+    ) -> list[float]:
+        """Return the bits that each translation costs less given its source than given an empty
+        source.
 
-        It is their pointwise mutual information. A text that was written without regard to its source saves
-        more than k bits with a probability of 2^-k at most. Tags, placeholders and addresses do not count:
-        they save many bits in every translation that has those of its source. Empty if the model does not
-        know empty sources.
+        It is their pointwise mutual information. A text that was written without regard to its
+        source saves more than k bits with a probability of 2^-k at most. Tags, placeholders and
+        addresses do not count: they save many bits in every translation that has those of its
+        source. Empty if the model does not know empty sources.
         """
         if self.thresholds is None or self.thresholds.source_bits is None or not translations:
             return []
@@ -134,10 +152,13 @@ class Judge:
 def bits_of_text(translation: Hypothesis) -> float | None:
     """Return a translation's bits divided by its bytes outside of tags, placeholders and addresses.
 
-    None if it has no such bytes. A long tag, of which only the first byte is a decision, would hide what the
-    words cost. The bits of these spans count: they are high where the search had to write them.
+    None if it has no such bytes. A long tag, of which only the first byte is a decision, would hide
+    what the words cost. The bits of these spans count: they are high where the search had to write
+    them.
     """
-    n_bytes = len(translation.text) - sum(end - begin for begin, end in copied_spans(translation.text))
+    n_bytes = len(translation.text) - sum(
+        end - begin for begin, end in copied_spans(translation.text)
+    )
     return -translation.log_probability / math.log(2) / n_bytes if n_bytes else None
 
 
@@ -149,9 +170,12 @@ def bits_of_texts(
 ) -> npt.NDArray[np.float64]:
     """Return the bits, -log2 p, of each of m texts under a reader, EOS included: (m,).
 
-    sources: of each text; None: an empty one for all. skipped: returns the spans of a text that do not count.
+    sources: of each text; None: an empty one for all. skipped: returns the spans of a text that do
+    not count.
     """
-    readings = reader.score_texts(sources or [b""] * len(texts), [text + bytes([EOS]) for text in texts])
+    readings = reader.score_texts(
+        sources or [b""] * len(texts), [text + bytes([EOS]) for text in texts]
+    )
     bits = np.zeros(len(texts))
     for k, (text, reading) in enumerate(zip(texts, readings, strict=True)):
         log_p = reading.log_p.copy()
@@ -173,13 +197,18 @@ def calibrate_runtime(
     if len(pairs) < FEWEST_LINES:
         raise BytenmtError(f"{len(pairs)} lines to calibrate flags on: give {FEWEST_LINES} or more")
     pairs = [pairs[k * len(pairs) // LINES] for k in range(LINES)] if len(pairs) > LINES else pairs
-    own_sources, own_references = [source for source, _ in pairs], [reference for _, reference in pairs]
+    own_sources, own_references = (
+        [source for source, _ in pairs],
+        [reference for _, reference in pairs],
+    )
     greedy, by_beam = (
         [best for best, *_ in Translator.from_runtime(runtime, beam=beam).n_best(own_sources)]
         for beam in (1, BEAM)
     )
     knows_empty_sources = all(run.config.data.empty_source > 0 for run in runtime.runs)
-    return calibrate(runtime.make_reader(), own_sources, own_references, greedy, by_beam, knows_empty_sources)
+    return calibrate(
+        runtime.make_reader(), own_sources, own_references, greedy, by_beam, knows_empty_sources
+    )
 
 
 def calibrate(
@@ -192,7 +221,8 @@ def calibrate(
 ) -> FlagThresholds:
     """Compute the thresholds of a model from a validation text and the model's translations of it.
 
-    greedy, by_beam: translations by greedy search and by a beam search, whose translations cost less.
+    greedy, by_beam: translations by greedy search and by a beam search, whose translations cost
+    less.
     knows_empty_sources: whether the model was trained with data.empty_source.
     """
     source_bits = None
@@ -201,14 +231,18 @@ def calibrate(
             bits_of_texts(reader, given, references, copied_spans) for given in (None, sources)
         )
         source_bits = round(float(np.quantile(alone - of_source, FALSE_ALARMS)), 3)
-    n_source, n_target = (np.array([len(line) for line in lines]) for lines in (sources, references))
+    n_source, n_target = (
+        np.array([len(line) for line in lines]) for lines in (sources, references)
+    )
     ratio = n_target.sum() / max(1, n_source.sum())
     return FlagThresholds(
         n_lines=len(references),
         bits_per_byte=_unsure_above(greedy, references),
         beam_bits_per_byte=_unsure_above(by_beam, references),
         length_ratio=round(float(ratio), 4),
-        length_variance=round(float(np.mean((n_target - ratio * n_source) ** 2 / (n_source + 1))), 4),
+        length_variance=round(
+            float(np.mean((n_target - ratio * n_source) ** 2 / (n_source + 1))), 4
+        ),
         source_bits=source_bits,
     )
 
@@ -226,12 +260,15 @@ def _unsure_above(translations: Sequence[Hypothesis], references: Sequence[bytes
 
 
 def best_split(values: Sequence[float], is_wrong: Sequence[bool]) -> float:
-    """Return the threshold t that makes the rule "wrong if value > t" fail least often, the highest of such.
+    """Return the threshold t that makes the rule "wrong if value > t" fail least often, the highest
+    of such.
 
     values: for example bits per byte of translations; is_wrong: whether each of these is wrong.
     """
     numbers = np.asarray(values, float)
     distinct = np.unique(numbers)
-    thresholds = np.concatenate([distinct[:1] / 2, (distinct[:-1] + distinct[1:]) / 2, distinct[-1:]])
+    thresholds = np.concatenate(
+        [distinct[:1] / 2, (distinct[:-1] + distinct[1:]) / 2, distinct[-1:]]
+    )
     mistakes = ((numbers > thresholds[:, None]) != np.asarray(is_wrong, bool)).sum(axis=1)
     return float(thresholds[mistakes == mistakes.min()][-1])

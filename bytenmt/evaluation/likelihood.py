@@ -1,6 +1,7 @@
 """Compute natural log-probabilities and bits per byte of given targets.
 
-Bits per byte is the sum of -log2 p over the target, EOS included, divided by the target's bytes without EOS.
+Bits per byte is the sum of -log2 p over the target, EOS included, divided by the target's bytes
+without EOS.
 """
 
 from __future__ import annotations
@@ -24,14 +25,18 @@ LINES_AT_ONCE = 100  # lines that a process scores together
 def log_probabilities(
     reader: Reader, corpus: ParallelCorpus, group: Group | None = None
 ) -> npt.NDArray[np.float64]:
-    """Return the natural log-probability of each target of a corpus, given its source, EOS included: (m,).
+    """Return the natural log-probability of each target of a corpus, given its source, EOS
+    included: (m,).
 
-    group: processes that share the work. All of them call this, with the same model and corpus, and each gets
-    all values.
+    group: processes that share the work. All of them call this, with the same model and corpus, and
+    each gets all values.
     """
     log_p = np.zeros(len(corpus))
     order = np.argsort(corpus.target_lengths, kind="stable")
-    parts = [order[first : first + LINES_AT_ONCE].tolist() for first in range(0, len(order), LINES_AT_ONCE)]
+    parts = [
+        order[first : first + LINES_AT_ONCE].tolist()
+        for first in range(0, len(order), LINES_AT_ONCE)
+    ]
     for indices in parts if group is None else parts[group.rank :: group.size]:
         sources = [corpus.source(k) for k in indices] if corpus.has_source else None
         readings = reader.score_texts(sources, [corpus.target(k) + bytes([EOS]) for k in indices])
@@ -39,7 +44,9 @@ def log_probabilities(
     if group is not None and group.size > 1:
         import torch
 
-        group.all_reduce(torch.from_numpy(log_p))  # in place: a pair is zero in all processes but one
+        group.all_reduce(
+            torch.from_numpy(log_p)
+        )  # in place: a pair is zero in all processes but one
     return log_p
 
 

@@ -21,7 +21,8 @@ from bytenmt.errors import BytenmtError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Fonts of labels; matplotlib brings the first one. The others have Korean, Chinese and Japanese letters.
+# Fonts of labels; matplotlib brings the first one. The others have Korean, Chinese and Japanese
+# letters.
 FAMILIES = (
     "DejaVu Sans",
     "Noto Sans CJK KR",
@@ -37,7 +38,9 @@ INCH = 0.19  # inches of a character in a heat map
 END = "↵"  # of the source, which can be attended to as well
 
 Records = Sequence[Mapping[str, float]]  # of metrics.jsonl, see comparison.read_metrics
-Weights = npt.NDArray[np.float64]  # attention: (characters of the text, characters of the source + EOS)
+Weights = npt.NDArray[
+    np.float64
+]  # attention: (characters of the text, characters of the source + EOS)
 
 CURVES = (  # keys of the records of metrics, labels, and what the first key is divided by
     ("update", "valid_bits_per_byte", "update", "bits per byte", 1.0),
@@ -51,18 +54,23 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 
 def check_picture(output: str) -> None:
-    """Raise BytenmtError if the name of a picture does not end in .png, or matplotlib is not installed."""
+    """Raise BytenmtError if the name of a picture does not end in .png, or matplotlib is not
+    installed."""
     if not output.endswith(".png"):
         raise BytenmtError(f"{output}: give a name that ends in .png")
     if importlib.util.find_spec("matplotlib") is None:
-        raise BytenmtError("drawing needs a missing package, matplotlib: pip install 'bytenmt[plots]'")
+        raise BytenmtError(
+            "drawing needs a missing package, matplotlib: pip install 'bytenmt[plots]'"
+        )
 
 
 def png(figure: Figure) -> bytes:
     """Return a figure as a PNG file; a very large one has fewer dots per inch."""
     file = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # one for each character without a font
+        warnings.filterwarnings(
+            "ignore", "Glyph .* missing"
+        )  # one for each character without a font
         figure.savefig(file, format="png", dpi=min(DPI, LARGEST / max(figure.get_size_inches())))
     return file.getvalue()
 
@@ -76,22 +84,27 @@ def label_families() -> list[str]:
 
 
 def visible_label(letter: str) -> str:
-    """Return a visible label for a character: ␣ for a space, the code point in hex if it is not printable."""
+    """Return a visible label for a character: ␣ for a space, the code point in hex if it is not
+    printable."""
     if letter == " ":
         return "␣"
     return letter if letter.isprintable() else f"{ord(letter):04X}"
 
 
 def learning_curves(runs: Mapping[str, Records]) -> Figure:
-    """Draw learning curves, a line for each run: validation bits per byte by update and by time, and chrF
-    by time, each in a panel if any run has measured it.
+    """Draw learning curves, a line for each run: validation bits per byte by update and by time,
+    and chrF by time, each in a panel if any run has measured it.
 
     runs: the records of each run, by the name that the legend shows.
     """
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    panels = [curve for curve in CURVES if any(curve[1] in record for log in runs.values() for record in log)]
+    panels = [
+        curve
+        for curve in CURVES
+        if any(curve[1] in record for log in runs.values() for record in log)
+    ]
     panels = panels or [*CURVES[:2]]  # before the first validation: training alone
     figure = Figure(figsize=(4.4 * len(panels), 4.2), layout="constrained")
     for place, (x, y, x_label, y_label, unit) in enumerate(panels, 1):
@@ -101,8 +114,12 @@ def learning_curves(runs: Mapping[str, Records]) -> Figure:
                 [(record[x] / unit, record[key]) for record in records if key in record]
                 for key in (y, "train_bits_per_byte")
             )
-            spans = np.diff([0, *(record["update"] for record in records if "train_bits_per_byte" in record)])
-            if trained and 2 * spans[-1] < max(spans):  # the mean of a rest of a log interval makes a hook
+            spans = np.diff(
+                [0, *(record["update"] for record in records if "train_bits_per_byte" in record)]
+            )
+            if trained and 2 * spans[-1] < max(
+                spans
+            ):  # the mean of a rest of a log interval makes a hook
                 trained.pop()
             style = {"color": f"C{number % 10}", "linestyle": ("-", "--", ":")[number // 10 % 3]}
             look = LOOKS["validation"] | style | {"label": name}
@@ -126,16 +143,20 @@ def attention_maps(
 ) -> dict[str, Weights]:
     """Return the attention weights of characters instead of bytes, by a title for each layer.
 
-    The mean of several layers comes first. layers: weights, (bytes of text, bytes of source + 1 for EOS),
-    by the number of the layer, from 1.
+    The mean of several layers comes first. layers: weights, (bytes of text, bytes of source + 1 for
+    EOS), by the number of the layer, from 1.
     """
-    maps = {f"layer {number}": character_weights(weights, source, text) for number, weights in layers.items()}
+    maps = {
+        f"layer {number}": character_weights(weights, source, text)
+        for number, weights in layers.items()
+    }
     mean = np.mean([*maps.values()], axis=0)
     return {f"mean of {len(maps)} layers": mean, **maps} if len(maps) > 1 else {"": mean}
 
 
 def draw_attention(source: str, text: str, maps: Mapping[str, Weights]) -> Figure:
-    """Draw a heat map for each map of attention_maps: source at the top, text at the side, large is dark."""
+    """Draw a heat map for each map of attention_maps: source at the top, text at the side, large is
+    dark."""
     from matplotlib.figure import Figure
 
     across, down = ([*map(visible_label, line)] for line in (source, text))

@@ -1,7 +1,7 @@
 """Tell how a model's cost and the paths of its signals grow with the lengths of source and target.
 
-This is the comparison of Kalchbrenner et al. 2016 (table 1) for configured models. The figures are those
-of ModelSection.properties; no model is run.
+This is the comparison of Kalchbrenner et al. 2016 (table 1) for configured models. The figures are
+those of ModelSection.properties; no model is run.
 """
 
 from __future__ import annotations

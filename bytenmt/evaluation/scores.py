@@ -16,7 +16,9 @@ class TextScores(NamedTuple):
     bleu_signature: str
 
 
-def text_scores(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> TextScores:
+def text_scores(
+    hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a"
+) -> TextScores:
     """Score translations (hypotheses), a line each, against as many references.
 
     tokenize: sacreBLEU's name of BLEU's tokenizer (13a, char, intl, …).

@@ -14,12 +14,16 @@ from bytenmt.errors import SettingError
 from bytenmt.utf8 import first_invalid
 
 
-def generate(runtime: Runtime, prompt: bytes = b"", n_bytes: int = 1000, **sampling: Any) -> Iterator[bytes]:
-    """Return an iterator over the prompt and up to n_bytes more of text, sampled from language models.
+def generate(
+    runtime: Runtime, prompt: bytes = b"", n_bytes: int = 1000, **sampling: Any
+) -> Iterator[bytes]:
+    """Return an iterator over the prompt and up to n_bytes more of text, sampled from language
+    models.
 
-    Each item is valid UTF-8; line ends are sampled like any byte. runtime: of models without a source;
-    n_bytes: at most 10 MB, and fewer come only if the next character has no room; sampling: temperature,
-    top_k, top_p, seed. Raises SettingError when called, not when iterated.
+    Each item is valid UTF-8; line ends are sampled like any byte. runtime: of models without a
+    source;
+    n_bytes: at most 10 MB, and fewer come only if the next character has no room; sampling:
+    temperature, top_k, top_p, seed. Raises SettingError when called, not when iterated.
     """
     if runtime.has_source:
         raise SettingError("the models are translation models: give language models")
@@ -27,4 +31,6 @@ def generate(runtime: Runtime, prompt: bytes = b"", n_bytes: int = 1000, **sampl
     if first_invalid(prompt) >= 0:
         raise SettingError(f"the prompt {prompt!r} is not valid UTF-8")
     options = Options(sample=True, endless=True, **check_values(sampling, SEARCH))
-    return stream_characters(runtime.make_engine(options, 1), Request(None, len(prompt) + n_bytes, prompt))
+    return stream_characters(
+        runtime.make_engine(options, 1), Request(None, len(prompt) + n_bytes, prompt)
+    )

@@ -4,9 +4,9 @@ Counts of a byte after 0 to `order` bytes of context, interpolated down to the u
 
     p_k(b | c_k) = (n(c_k b) + a(c_k) p_{k-1}(b | c_{k-1})) / t(c_k)            p_{-1} = 1 / 256
 
-where c_k is the last k bytes, n the counts less a discount for 1, 2 and more, a the discounts' sum and t the
-counts; below the longest context a count is of the bytes seen before it. After a context that was never seen
-p_k is p_{k-1}.
+where c_k is the last k bytes, n the counts less a discount for 1, 2 and more, a the discounts' sum
+and t the counts; below the longest context a count is of the bytes seen before it. After a context
+that was never seen p_k is p_{k-1}.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ LEAST = 0.1  # of a discount, so that a byte not seen yet keeps some probability
 
 
 class Level(NamedTuple):
-    """Discounted counts for one length of context; a, n and t are those of the formula of the module."""
+    """Discounted counts for one length of context; a, n and t are those of the formula of the
+    module."""
 
     pairs: Keys  # (m,), sorted: a context and the next byte as one integer, the next byte lowest
     seen: Reals  # (m,), n of each pair: its count less the discount
     contexts: Keys  # (c,), sorted: the distinct contexts of the pairs
-    back: Reals  # (c,), a of each context: the sum of its discounts, which goes to the shorter context
+    # (c,), a of each context: the sum of its discounts, which goes to the shorter context
+    back: Reals
     total: Reals  # (c,), t of each context: the sum of its counts
 
 
@@ -80,12 +82,15 @@ class NGram(NamedTuple):
 class NGramBaseline:
     """Measures bits per byte of a stream under an n-gram, for comparison with a language model's.
 
-    training: the texts (uint8) that the n-gram is estimated from, of which the first MOST (2^25) bytes count.
+    training: the texts (uint8) that the n-gram is estimated from, of which the first MOST (2^25)
+    bytes count.
     """
 
     def __init__(self, training: Sequence[Bytes]) -> None:
         starts = np.cumsum([0, *map(len, training)]).tolist()
-        counted = [text[: max(0, MOST - begin)] for text, begin in zip(training, starts, strict=False)]
+        counted = [
+            text[: max(0, MOST - begin)] for text, begin in zip(training, starts, strict=False)
+        ]
         self._share = f" of the first {MOST} of {starts[-1]} bytes" if starts[-1] > MOST else ""
         self._model = NGram.from_texts(counted)
         self._bits, self._n_bytes, self._before = 0.0, 0, np.zeros(ORDER, np.uint8)
@@ -104,8 +109,8 @@ class NGramBaseline:
 
 
 def _discounted(pairs: Keys, counts: npt.NDArray[np.int64]) -> Level:
-    """Return a level with discounts estimated from how many pairs were counted once, twice, three and
-    four times.
+    """Return a level with discounts estimated from how many pairs were counted once, twice, three
+    and four times.
     """
     once, twice, thrice, four = (int((counts == count).sum()) for count in (1, 2, 3, 4))
     share = once / max(1, once + 2 * twice)
@@ -119,7 +124,8 @@ def _discounted(pairs: Keys, counts: npt.NDArray[np.int64]) -> Level:
 
 
 def _pairs(text: Bytes, before: Bytes, k: int) -> Keys:
-    """Return each byte of a text with the k bytes before it: text (n,), before (k,) uint8 -> (n,) uint64."""
+    """Return each byte of a text with the k bytes before it: text (n,), before (k,) uint8 -> (n,)
+    uint64."""
     whole = np.concatenate([before, text])
     keys = np.zeros(len(text), np.uint64)
     for start in range(k + 1):

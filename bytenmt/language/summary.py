@@ -30,7 +30,8 @@ class PredictionSummary:
 
 
 def json_lines(surprise: Surprisal, first: int) -> bytes:
-    """Format a JSON object a line for each byte: its offset, byte, bits and rank (1 for the likeliest).
+    """Format a JSON object a line for each byte: its offset, byte, bits and rank (1 for the
+    likeliest).
 
     first: offset of the first byte.
     """

@@ -1,7 +1,8 @@
 """Compute the bits that each byte of a stream costs a language model.
 
-A stream is read in chunks that carry the state, so no context is cut: the chunks change only the rounding.
-Memory does not grow. All 256 ids are data there; BOS opens the stream and nothing ends it.
+A stream is read in chunks that carry the state, so no context is cut: the chunks change only the
+rounding. Memory does not grow. All 256 ids are data there; BOS opens the stream and nothing ends
+it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ class Surprisal(NamedTuple):
 
     data: npt.NDArray[np.uint8]  # (n,), the bytes
     bits: npt.NDArray[np.float64]  # (n,), -log2 p of each byte
-    rank: npt.NDArray[np.int64]  # (n,), how many bytes were likelier, or as likely and of lower value
+    rank: npt.NDArray[
+        np.int64
+    ]  # (n,), how many bytes were likelier, or as likely and of lower value
 
     @staticmethod
     def concatenate(parts: Sequence[Surprisal]) -> Surprisal:
@@ -32,7 +35,9 @@ class Surprisal(NamedTuple):
         return Surprisal(np.concatenate(data), np.concatenate(bits), np.concatenate(rank))
 
 
-def stream_surprisal(reader: Reader, pieces: Iterable[bytes], chunk: int = CHUNK) -> Iterator[Surprisal]:
+def stream_surprisal(
+    reader: Reader, pieces: Iterable[bytes], chunk: int = CHUNK
+) -> Iterator[Surprisal]:
     """Yield the surprisal of each byte of a stream under a language model, `chunk` bytes at a time.
 
     pieces: the stream, cut anywhere; the same bytes give the same numbers however they are cut.

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from bytenmt.layers.deferred_matmul import Product, deferred_product
 from bytenmt.layers.fused_additive import FusedScore, can_fuse
 
-NUMBERS = 1 << 26  # most elements of the additive score's tanh at once, unless a single query has more
+NUMBERS = (
+    1 << 26
+)  # most elements of the additive score's tanh at once, unless a single query has more
 
 
 def source_mask(source_len: Tensor, n_columns: int) -> Tensor:
@@ -21,13 +23,16 @@ def source_mask(source_len: Tensor, n_columns: int) -> Tensor:
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Return the softmax of scores (n, q, s) over the s source columns: weights (n, q, s), 0 where masked.
+    """Return the softmax of scores (n, q, s) over the s source columns: weights (n, q, s), 0 where
+    masked.
 
     mask (n, s) or (n, q, s) bool: true for columns to attend to.
     """
     if scores.shape[2] == 0:
         return scores
-    return scores.masked_fill(~(mask if mask.dim() == 3 else mask[:, None]), -torch.inf).softmax(dim=-1)
+    return scores.masked_fill(~(mask if mask.dim() == 3 else mask[:, None]), -torch.inf).softmax(
+        dim=-1
+    )
 
 
 def attend(
@@ -35,9 +40,9 @@ def attend(
 ) -> tuple[Tensor, Tensor]:
     """Return the attention context (n, q, v), zero if s = 0, and the weights (n, q, s).
 
-    scores (n, q, s). values (n, s, v), or a function weights -> weights @ values whose gradient is deferred,
-    see deferred_matmul.py. mask: see masked_softmax. factors (n, q, s): multiplied with the weights, which
-    then do not sum to 1.
+    scores (n, q, s). values (n, s, v), or a function weights -> weights @ values whose gradient is
+    deferred, see deferred_matmul.py. mask: see masked_softmax. factors (n, q, s): multiplied with
+    the weights, which then do not sum to 1.
     """
     weights = masked_softmax(scores, mask)
     if factors is not None:
@@ -48,7 +53,8 @@ def attend(
 
 
 def gaussian(distance: Tensor, window: int) -> Tensor:
-    """Return exp(-x^2 / (2 sigma^2)) for distances x, a tensor of any shape, in bytes; sigma = window / 2.
+    """Return exp(-x^2 / (2 sigma^2)) for distances x, a tensor of any shape, in bytes; sigma =
+    window / 2.
 
     Luong et al. 2015, eq. 10.
     """
@@ -56,7 +62,8 @@ def gaussian(distance: Tensor, window: int) -> Tensor:
 
 
 class PredictedPosition(nn.Module):
-    """Predicts a source position for each query: p = S sigma(v . tanh(W h)) (Luong et al. 2015, eq. 9).
+    """Predicts a source position for each query: p = S sigma(v . tanh(W h)) (Luong et al. 2015, eq.
+    9).
 
     It has no forward: call the function that `stepper` returns.
     """
@@ -69,8 +76,8 @@ class PredictedPosition(nn.Module):
     def stepper(self, source_len: Tensor) -> Product:
         """Return the function query (n, q, d) -> p (n, q), for one run of a loop over steps.
 
-        source_len (n,) int64: S, the columns of each source. p is in float32 or better: bf16 cannot count
-        bytes.
+        source_len (n,) int64: S, the columns of each source. p is in float32 or better: bf16 cannot
+        count bytes.
         """
         projection = deferred_product(self.hidden.weight)
 
@@ -84,11 +91,11 @@ class PredictedPosition(nn.Module):
 
 
 class AdditiveScore(nn.Module):
-    """The additive score v^T tanh(W q + k): Bahdanau et al. 2015 (appendix), and Luong's "concat" with k = U
-    h.
+    """The additive score v^T tanh(W q + k): Bahdanau et al. 2015 (appendix), and Luong's "concat"
+    with k = U h.
 
-    Keys are projected by the caller, because they are the same at every step. It has no forward: call the
-    function that `stepper` returns.
+    Keys are projected by the caller, because they are the same at every step. It has no forward:
+    call the function that `stepper` returns.
     """
 
     def __init__(self, d_query: int, d_attention: int) -> None:
@@ -97,7 +104,8 @@ class AdditiveScore(nn.Module):
         self.v = nn.Parameter(torch.zeros(d_attention))
 
     def stepper(self, keys: Tensor) -> Product:
-        """Return the function query (n, q, d_query) -> scores (n, q, s), for one run of a loop over steps.
+        """Return the function query (n, q, d_query) -> scores (n, q, s), for one run of a loop over
+        steps.
 
         keys (n, s, d_attention): the projected ones, k.
         """

@@ -1,9 +1,10 @@
-"""Convolutions over bytes: centred ones for a source, and causal ones with ring buffers of past inputs.
+"""Convolutions over bytes: centred ones for a source, and causal ones with ring buffers of past
+inputs.
 
-A causal convolution of width k and dilation r needs the last (k-1)r columns of its input. Its ring buffer
-holds the column of position q at index q mod capacity, so that a step writes one column and reads k taps,
-whatever the dilation. Beams never copy a ring: `Clock.ancestors` tells which row's ring holds the column of a
-position, and reordering beams permutes that small table alone.
+A causal convolution of width k and dilation r needs the last (k-1)r columns of its input. Its ring
+buffer holds the column of position q at index q mod capacity, so that a step writes one column and
+reads k taps, whatever the dilation. Beams never copy a ring: `Clock.ancestors` tells which row's
+ring holds the column of a position, and reordering beams permutes that small table alone.
 """
 
 from __future__ import annotations
@@ -16,19 +17,24 @@ from torch.nn import functional as F
 
 
 class Clock(NamedTuple):
-    """The position of each row (hypothesis) in its text, and the rows whose ring buffers hold its past.
+    """The position of each row (hypothesis) in its text, and the rows whose ring buffers hold its
+    past.
 
-    A part of a decoder's state. A column is the vector of one byte; h is the capacity of the largest ring.
+    A part of a decoder's state. A column is the vector of one byte; h is the capacity of the
+    largest ring.
     """
 
     position: Tensor  # (rows,) int64: columns read so far, which is the position of the next column
-    # [row, q mod h] is that of the column of position q; 0: the row's own rings. Offsets are relative, so
-    # that all rows of a sentence can be moved together.
-    ancestors: Tensor  # (rows, h) int64: offset from a row to the row whose rings hold each past column
+    # [row, q mod h] is that of the column of position q; 0: the row's own rings. Offsets are
+    # relative, so that all rows of a sentence can be moved together.
+    ancestors: (
+        Tensor  # (rows, h) int64: offset from a row to the row whose rings hold each past column
+    )
 
     @staticmethod
     def start(rows: int, history: int, device: torch.device) -> Clock:
-        """Return the clock of rows at position 0, each its own ancestor. history: h, columns of a ring."""
+        """Return the clock of rows at position 0, each its own ancestor. history: h, columns of a
+        ring."""
         position = torch.zeros(rows, dtype=torch.int64, device=device)
         return Clock(position, position[:, None].repeat(1, history))
 
@@ -49,7 +55,8 @@ class Clock(NamedTuple):
 
 
 class RingTaps(NamedTuple):
-    """Indices by which a chunk of t columns reads old columns from a ring buffer and writes new ones.
+    """Indices by which a chunk of t columns reads old columns from a ring buffer and writes new
+    ones.
 
     They are the same for all rings of one kernel width k and dilation r.
     """
@@ -58,7 +65,9 @@ class RingTaps(NamedTuple):
     rows: Tensor  # (rows, m) int64: the row whose ring holds each of m old columns, oldest first
     slots: Tensor  # (rows, m) int64: the index of each old column in that ring
     row_numbers: Tensor  # (rows, 1) int64: each row's number
-    write: Tensor  # (rows, w) int64: indices in the rings of the last w = min(t, capacity) new columns
+    write: (
+        Tensor  # (rows, w) int64: indices in the rings of the last w = min(t, capacity) new columns
+    )
     dilation: int  # of the kernel over [old columns, new columns]: 1 for one new column, else r
 
     @staticmethod
@@ -76,8 +85,8 @@ class RingTaps(NamedTuple):
     def append(self, x: Tensor, ring: Tensor) -> tuple[Tensor, Tensor]:
         """Append new columns x (rows, t, d) to a ring (rows, capacity, d).
 
-        Returns the m old columns followed by x, (rows, m + t, d), and the ring with the new columns: the same
-        tensor, written in place, without gradients, a fresh one with them.
+        Returns the m old columns followed by x, (rows, m + t, d), and the ring with the new
+        columns: the same tensor, written in place, without gradients, a fresh one with them.
         """
         old = ring[self.rows, self.slots]
         new = x[:, -ring.shape[1] :].to(ring.dtype)
@@ -91,16 +100,19 @@ class RingTaps(NamedTuple):
 def ring_capacity(kernel_width: int, dilation: int) -> int:
     """Return the number of columns in a ring buffer: one more than the convolution reaches back.
 
-    So a row may write its new column before another beam has read the old ones, and the new one is a tap too.
+    So a row may write its new column before another beam has read the old ones, and the new one is
+    a tap too.
     """
     return (kernel_width - 1) * dilation + 1
 
 
 class WeightNorm(nn.Module):
-    """Weight normalisation (Salimans and Kingma 2016): w = g v / |v| for each output channel of (d_out, ...).
+    """Weight normalisation (Salimans and Kingma 2016): w = g v / |v| for each output channel of
+    (d_out, ...).
 
-    g is initialised to |v|, so that w is v at first. In evaluation w is computed once for each version of v
-    and g. A training pass discards it, because fused optimisers change weights without raising their version.
+    g is initialised to |v|, so that w is v at first. In evaluation w is computed once for each
+    version of v and g. A training pass discards it, because fused optimisers change weights without
+    raising their version.
     """
 
     def __init__(self, v: Tensor) -> None:
@@ -138,7 +150,8 @@ class NormedLinear(nn.Module):
 
 
 def scaled_linear(d_input: int, d_output: int, std: float, weight_norm: bool) -> nn.Module:
-    """Return a linear map, initialised to N(0, std) with bias 0, with or without weight normalisation."""
+    """Return a linear map, initialised to N(0, std) with bias 0, with or without weight
+    normalisation."""
     if weight_norm:
         return NormedLinear(d_input, d_output, std)
     linear = nn.Linear(d_input, d_output)
@@ -148,11 +161,12 @@ def scaled_linear(d_input: int, d_output: int, std: float, weight_norm: bool) ->
 
 
 class Convolution(nn.Module):
-    """A convolution of width k over (rows, t, d_input); call `centred` for a source, `causal` for a target.
+    """A convolution of width k over (rows, t, d_input); call `centred` for a source, `causal` for a
+    target.
 
     It has no forward. The weight is (d_output, k, d_input), the newest column last. std: of the
-    initialisation; None for that of He et al. 2015. weight_norm: whether the weight is normalised, see
-    WeightNorm.
+    initialisation; None for that of He et al. 2015. weight_norm: whether the weight is normalised,
+    see WeightNorm.
     """
 
     def __init__(
@@ -184,24 +198,26 @@ class Convolution(nn.Module):
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
         """Convolve x (n, s, d_input) around each column; return (n, s, d_output).
 
-        mask (n, s) bool: true on real columns; padding is zeroed, because earlier biases make it non-zero. If
-        (k - 1) * dilation is odd, the window has one more column to the right.
+        mask (n, s) bool: true on real columns; padding is zeroed, because earlier biases make it
+        non-zero. If (k - 1) * dilation is odd, the window has one more column to the right.
         """
         reach = (self.kernel_width - 1) * self.dilation
         x = F.pad(x * mask[:, :, None], (0, 0, reach // 2, reach - reach // 2))
         return self._convolve(x, self.dilation)
 
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
-        """Convolve new columns x (rows, t, d_input) after the old ones in ring (rows, capacity, d_input).
+        """Convolve new columns x (rows, t, d_input) after the old ones in ring (rows, capacity,
+        d_input).
 
-        Returns (rows, t, d_output) and the ring with the new columns: updated in place without gradients, a
-        new tensor with them.
+        Returns (rows, t, d_output) and the ring with the new columns: updated in place without
+        gradients, a new tensor with them.
         """
         columns, ring = taps.append(x, ring)
         return self._convolve(columns, taps.dilation), ring
 
     def _convolve(self, x: Tensor, dilation: int) -> Tensor:
-        """Convolve x (rows, m, d_input) without padding; return (rows, m - (k-1) dilation, d_output)."""
+        """Convolve x (rows, m, d_input) without padding; return (rows, m - (k-1) dilation,
+        d_output)."""
         if x.shape[1] == self.kernel_width and dilation == 1 or self.kernel_width == 1:
             columns = x if self.kernel_width == 1 else x.flatten(1)[:, None]
             return F.linear(columns, self.weight().flatten(1), self.bias)

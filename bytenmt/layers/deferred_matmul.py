@@ -1,8 +1,9 @@
 """Functions of one run of a loop whose parameters get their gradients once, after all steps.
 
-For a matrix that is used at t steps, autograd computes and adds t gradients of its size; that is most of a
-recurrence's backward pass. Here the backward pass of each step only records its input and the gradient of its
-output, and one large product over all steps follows. Values and gradients equal those of the plain product.
+For a matrix that is used at t steps, autograd computes and adds t gradients of its size; that is
+most of a recurrence's backward pass. Here the backward pass of each step only records its input and
+the gradient of its output, and one large product over all steps follows. Values and gradients equal
+those of the plain product.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-Product = Callable[[Tensor], Tensor]  # x -> x matrix^T, or any function that a loop calls at each step
+Product = Callable[
+    [Tensor], Tensor
+]  # x -> x matrix^T, or any function that a loop calls at each step
 
 
 def plain_product(matrix: Tensor) -> Product:
-    """Return the function x -> x matrix^T with autograd's usual gradient of the matrix at every call."""
+    """Return the function x -> x matrix^T with autograd's usual gradient of the matrix at every
+    call."""
     return lambda x: x @ matrix.mT
 
 
@@ -28,8 +32,9 @@ def deferred_product(matrix: Tensor) -> Product:
     """Return the function x -> x matrix^T, to be called at each step of one run of a loop.
 
     The gradient of the matrix is computed once, after the backward passes of all steps. matrix
-    (..., d_output, d_input), x (..., rows, d_input) -> (..., rows, d_output). Under autocast it computes in
-    autocast's type, as plain products do, and where the matrix needs no gradients it is a plain_product.
+    (..., d_output, d_input), x (..., rows, d_input) -> (..., rows, d_output). Under autocast it
+    computes in autocast's type, as plain products do, and where the matrix needs no gradients it is
+    a plain_product.
     """
     is_trained = torch.is_grad_enabled() and matrix.requires_grad
     return DeferredProduct(matrix) if is_trained else plain_product(matrix)
@@ -46,9 +51,10 @@ def compute_type(x: Tensor) -> Tensor:
 class Deferred(ABC):
     """Base class of functions x -> y of `parameters` that one run of a loop calls at every step.
 
-    The gradients of the parameters are computed once, by `gather`, after the backward passes of all steps.
-    Methods get tensors without gradients. token: a scalar input of every step, through which autograd learns
-    that order. notes: pairs of tensors that the backward passes have recorded for `gather`.
+    The gradients of the parameters are computed once, by `gather`, after the backward passes of all
+    steps. Methods get tensors without gradients. token: a scalar input of every step, through which
+    autograd learns that order. notes: pairs of tensors that the backward passes have recorded for
+    `gather`.
     """
 
     def __init__(self, *parameters: Tensor) -> None:
@@ -94,8 +100,8 @@ class DeferredProduct(Deferred):
         return d_y @ self.matrix
 
     def note(self, x: Tensor, d_y: Tensor) -> None:
-        """Record inputs (..., d_input) of products and the gradients (..., d_output) of their outputs, also
-        for functions that compute the products themselves (fused_cells.py)."""
+        """Record inputs (..., d_input) of products and the gradients (..., d_output) of their
+        outputs, also for functions that compute the products themselves (fused_cells.py)."""
         self.notes.append((x, d_y))
 
     def gather(self) -> tuple[Tensor, ...]:

@@ -1,8 +1,9 @@
 """Dropout whose mask is cheap on a CPU.
 
-PyTorch draws its mask one number at a time there, which takes up to a fifth of a training step. Here 64
-random bits decide four elements, each with a probability exact to 1/65536. The bits are a hash of their index
-and of a seed from PyTorch's generator, so the mask does not depend on the number of threads.
+PyTorch draws its mask one number at a time there, which takes up to a fifth of a training step.
+Here 64 random bits decide four elements, each with a probability exact to 1/65536. The bits are a
+hash of their index and of a seed from PyTorch's generator, so the mask does not depend on the
+number of threads.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ Numbers = npt.NDArray[Any]
 
 
 def drop(x: Tensor, probability: float, training: bool) -> Tensor:
-    """Apply dropout to x of any shape: in training set elements to 0 with this probability, and scale the
-    others."""
+    """Apply dropout to x of any shape: in training set elements to 0 with this probability, and
+    scale the others."""
     if not training or not probability:
         return x
     if x.device.type != "cpu" or x.numel() < ENOUGH:
@@ -37,23 +38,28 @@ def drop(x: Tensor, probability: float, training: bool) -> Tensor:
 
 
 def dropout_mask(x: Tensor, parts: int) -> Tensor:
-    """Return a random mask of x's shape and dtype, on the CPU: 0 with a probability of parts / 65536, else
-    the scale 1 / (1 - probability). x must be on the CPU, too."""
+    """Return a random mask of x's shape and dtype, on the CPU: 0 with a probability of parts /
+    65536, else the scale 1 / (1 - probability). x must be on the CPU, too."""
     mask = torch.empty(x.numel(), dtype=x.dtype)
     bits = mask.view(BITS[x.element_size()])
     scale = torch.tensor([PARTS / (PARTS - parts)], dtype=x.dtype).view(bits.dtype)
     seed = torch.empty(1, dtype=torch.int64).random_().numpy()
     arrays = bits.numpy(), scale.numpy(), seed
-    parallel_for(lambda _, first, last: fill_mask(*arrays, parts, first, last), -(-len(bits) // BLOCK))
+    parallel_for(
+        lambda _, first, last: fill_mask(*arrays, parts, first, last), -(-len(bits) // BLOCK)
+    )
     return mask.view(x.shape)
 
 
 @njit
-def fill_mask(bits: Numbers, scale: Numbers, seed: Numbers, parts: int, first: int, last: int) -> None:
-    """Write scale[0] or, with a probability of parts / 65536, 0 to blocks first to last - 1 of bits (n,).
+def fill_mask(
+    bits: Numbers, scale: Numbers, seed: Numbers, parts: int, first: int, last: int
+) -> None:
+    """Write scale[0] or, with a probability of parts / 65536, 0 to blocks first to last - 1 of bits
+    (n,).
 
-    bits: the mask's memory as integers; scale (1,): the number of the others, as an integer, too; seed: (1,)
-    int64, of splitmix64. A block is BLOCK (2,048) elements.
+    bits: the mask's memory as integers; scale (1,): the number of the others, as an integer, too;
+    seed: (1,) int64, of splitmix64. A block is BLOCK (2,048) elements.
     """
     words = np.empty(512, np.uint64)
     draws = words.view(np.uint16)

@@ -11,13 +11,16 @@ from bytenmt.utf8 import N_IDS
 
 
 class ByteEmbedding(nn.Module):
-    """The embedding of the 256 byte ids, shared by source and target, plus n-gram vectors with `ngrams`.
+    """The embedding of the 256 byte ids, shared by source and target, plus n-gram vectors with
+    `ngrams`.
 
-    A text may be read in chunks: a decoder keeps the bytes before a chunk, `recent`, in its state, which it
-    gets from `start` at the start of a text and from `advance` after each chunk.
+    A text may be read in chunks: a decoder keeps the bytes before a chunk, `recent`, in its state,
+    which it gets from `start` at the start of a text and from `advance` after each chunk.
     """
 
-    def __init__(self, d_embedding: int, std: float = 0.1, ngrams: NgramTables | None = None) -> None:
+    def __init__(
+        self, d_embedding: int, std: float = 0.1, ngrams: NgramTables | None = None
+    ) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.randn(N_IDS, d_embedding) * std)
         self.ngrams = ngrams
@@ -47,7 +50,8 @@ class ByteEmbedding(nn.Module):
 
 
 class PositionEmbedding(nn.Module):
-    """Learned embeddings of absolute positions: maps int64 positions (...) from 0 to (..., d_embedding).
+    """Learned embeddings of absolute positions: maps int64 positions (...) from 0 to (...,
+    d_embedding).
 
     Positions past the table share its last row.
     """
@@ -64,18 +68,22 @@ class PositionEmbedding(nn.Module):
 
 
 class SinusoidalPositions(PositionEmbedding):
-    """Sinusoidal positions (Vaswani et al. 2017, section 3.5), scaled as learned ones are initialised.
+    """Sinusoidal positions (Vaswani et al. 2017, section 3.5), scaled as learned ones are
+    initialised.
 
         p_(j,2i) = sin(j / 10000^(2i / d)) 0.1 sqrt(2),  p_(j,2i+1) the same of cos
 
-    The table is float64, and is not stored in weights files: it is computed when the model is built.
+    The table is float64, and is not stored in weights files: it is computed when the model is
+    built.
     """
 
     def __init__(self, n_positions: int, d_embedding: int) -> None:
         nn.Module.__init__(self)
         positions = torch.arange(n_positions, dtype=torch.float64)[:, None]
         rates = 10_000.0 ** -(torch.arange(0, d_embedding, 2, dtype=torch.float64) / d_embedding)
-        waves = torch.stack([torch.sin(positions * rates), torch.cos(positions * rates)], dim=2).flatten(1)
+        waves = torch.stack(
+            [torch.sin(positions * rates), torch.cos(positions * rates)], dim=2
+        ).flatten(1)
         self.register_buffer("weight", waves[:, :d_embedding] * (0.1 * 2**0.5), persistent=False)
 
 

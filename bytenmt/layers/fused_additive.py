@@ -1,9 +1,10 @@
-"""The score v^T tanh(q + k) of additive attention for training on a CPU, without storing all tanh values.
+"""The score v^T tanh(q + k) of additive attention for training on a CPU, without storing all tanh
+values.
 
-With E_q = exp(2 q) and E_k = exp(2 k), tanh(q + k) = 1 - 2 / (1 + E_q E_k). The exponentials of the keys are
-computed once for all steps, so that a step costs one division per element. The backward pass recomputes it;
-the gradients of the keys and of v are computed after the last step. Exact up to float32 rounding while |k| is
-below LIMIT: where E_q overflows or is zero, tanh is 1 or -1 anyway.
+With E_q = exp(2 q) and E_k = exp(2 k), tanh(q + k) = 1 - 2 / (1 + E_q E_k). The exponentials of the
+keys are computed once for all steps, so that a step costs one division per element. The backward
+pass recomputes it; the gradients of the keys and of v are computed after the last step. Exact up to
+float32 rounding while |k| is below LIMIT: where E_q overflows or is zero, tanh is 1 or -1 anyway.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def add_scores(q: Array, k: Array, v: Array, scores: Array, first: int, last: in
 def add_query_gradients(
     q: Array, k: Array, v: Array, d_scores: Array, d_q: Array, first: int, last: int
 ) -> None:
-    """Overwrite d_q (n, b, d), the gradient of the queries, not of their exponentials q; see add_scores."""
+    """Overwrite d_q (n, b, d), the gradient of the queries, not of their exponentials q; see
+    add_scores."""
     one, four = np.float32(1), np.float32(4)
     _, s, d = k.shape
     slope = np.empty(d, np.float32)
@@ -64,7 +66,8 @@ def add_query_gradients(
 def add_key_gradients(
     q: Array, k: Array, v: Array, d_scores: Array, d_k: Array, d_v: Array, first: int, last: int
 ) -> None:
-    """Overwrite d_k (n, s, d), the gradient of keys, not of their exponentials, and add v's to d_v (d,).
+    """Overwrite d_k (n, s, d), the gradient of keys, not of their exponentials, and add v's to d_v
+    (d,).
 
     q and d_scores (n, b, s): of the queries of all steps together; others: see add_scores.
     """
@@ -94,9 +97,11 @@ def can_fuse(keys: Tensor) -> bool:
 
 
 class FusedScore(Deferred):
-    """The function query -> additive attention scores for one run of a loop over steps; see Deferred.
+    """The function query -> additive attention scores for one run of a loop over steps; see
+    Deferred.
 
-    keys (n, s, d), v (d,). A call takes projected queries (n, b, d) and returns scores (n, b, s) float32.
+    keys (n, s, d), v (d,). A call takes projected queries (n, b, d) and returns scores (n, b, s)
+    float32.
     """
 
     def __init__(self, keys: Tensor, v: Tensor) -> None:
@@ -105,7 +110,8 @@ class FusedScore(Deferred):
         super().__init__(keys, v)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return scores (n, b, s) of projected queries x (n, b, d), and the exponentials of the queries."""
+        """Return scores (n, b, s) of projected queries x (n, b, d), and the exponentials of the
+        queries."""
         q, k = (2 * x.float()).exp().contiguous(), self.exponentials
         scores = q.new_empty(*q.shape[:2], k.shape[1])
         arrays = q.numpy(), k.numpy(), self.v.numpy(), scores.numpy()
@@ -117,19 +123,32 @@ class FusedScore(Deferred):
         d_scores = d_y.float().contiguous()
         self.notes.append((saved, d_scores))
         d_q = torch.empty_like(saved)
-        arrays = saved.numpy(), self.exponentials.numpy(), self.v.numpy(), d_scores.numpy(), d_q.numpy()
+        arrays = (
+            saved.numpy(),
+            self.exponentials.numpy(),
+            self.v.numpy(),
+            d_scores.numpy(),
+            d_q.numpy(),
+        )
         parallel_for(lambda _, first, last: add_query_gradients(*arrays, first, last), len(saved))
         return d_q
 
     def gather(self) -> tuple[Tensor, ...]:
         """Return the gradients of keys and v (float32).
 
-        They are computed sentence by sentence, which fits a core's cache, while a step of all does not.
+        They are computed sentence by sentence, which fits a core's cache, while a step of all does
+        not.
         """
         q, d_scores = (torch.cat(parts, dim=1) for parts in zip(*self.notes, strict=True))
         d_keys = torch.empty_like(self.exponentials)
         d_v = self.v.new_zeros(len(thread_ranges(len(q))), len(self.v))
-        arrays = q.numpy(), self.exponentials.numpy(), self.v.numpy(), d_scores.numpy(), d_keys.numpy()
+        arrays = (
+            q.numpy(),
+            self.exponentials.numpy(),
+            self.v.numpy(),
+            d_scores.numpy(),
+            d_keys.numpy(),
+        )
         d_v_by_thread = d_v.numpy()
         parallel_for(lambda i, a, b: add_key_gradients(*arrays, d_v_by_thread[i], a, b), len(q))
         return d_keys, d_v.sum(dim=0)

@@ -1,11 +1,11 @@
 """The loops of a GRU and of an LSTM for training on a CPU, each a single autograd function.
 
-On a few dozen rows, PyTorch spends more time on launching operations than on computing them, autograd adds as
-much again, and a GRU step has a dozen operations. Here a run of any number of steps is one operation: in its
-loop the products with the state are PyTorch's, the elementwise work between them is one pass over the rows,
-and the gradients of the matrices are one product over all steps. recurrent.py has the equations and is the
-reference. Results are equal up to rounding, which is float32's here, while autocast rounds every operation to
-bf16.
+On a few dozen rows, PyTorch spends more time on launching operations than on computing them,
+autograd adds as much again, and a GRU step has a dozen operations. Here a run of any number of
+steps is one operation: in its loop the products with the state are PyTorch's, the elementwise work
+between them is one pass over the rows, and the gradients of the matrices are one product over all
+steps. recurrent.py has the equations and is the reference. Results are equal up to rounding, which
+is float32's here, while autocast rounds every operation to bf16.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def fusible(product: Product) -> TypeGuard[DeferredProduct]:
 def gru_gates(x: Array, u: Array, h: Array, rz: Array, reset: Array) -> None:
     """Overwrite rz (rows, 2 d), a GRU's gates r and z, and reset (rows, d) = r * h.
 
-    x (rows, 3 d), u (rows, 2 d): products of the input and of the state with the weights of r, z (and g).
+    x (rows, 3 d), u (rows, 2 d): products of the input and of the state with the weights of r, z
+    (and g).
     h (rows, d): the state.
     """
     rows, d = h.shape
@@ -51,11 +52,13 @@ def gru_gates(x: Array, u: Array, h: Array, rz: Array, reset: Array) -> None:
 
 
 @njit_any_order
-def gru_state(x: Array, u: Array, h: Array, rz: Array, g: Array, new: Array, after: bool, take: bool) -> None:
+def gru_state(
+    x: Array, u: Array, h: Array, rz: Array, g: Array, new: Array, after: bool, take: bool
+) -> None:
     """Overwrite g, the GRU's candidate, and new, its new state (rows, d). x, h, rz: see gru_gates.
 
-    u (rows, d): the state's product for g. after: whether r multiplies u, instead of the state before the
-    product. take: whether z weighs g instead of the old state, see recurrent.GRU.
+    u (rows, d): the state's product for g. after: whether r multiplies u, instead of the state
+    before the product. take: whether z weighs g instead of the old state, see recurrent.GRU.
     """
     rows, d = h.shape
     for i in range(rows):
@@ -72,10 +75,11 @@ def gru_state(x: Array, u: Array, h: Array, rz: Array, g: Array, new: Array, aft
 def gru_state_gradients(
     d_new: Array, h: Array, rz: Array, g: Array, d_x: Array, d_h: Array, take: bool
 ) -> None:
-    """Overwrite the parts of d_x (rows, 3 d) for z and g, and d_h (rows, d) without the part through gates.
+    """Overwrite the parts of d_x (rows, 3 d) for z and g, and d_h (rows, d) without the part
+    through gates.
 
-    d_new and, before the call, d_h (rows, d): the gradient with respect to the new state is their sum. h, rz,
-    g, take: see gru_state.
+    d_new and, before the call, d_h (rows, d): the gradient with respect to the new state is their
+    sum. h, rz, g, take: see gru_state.
     """
     rows, d = h.shape
     total = np.empty(d, np.float32)  # loops that write a single array are vectorised
@@ -97,10 +101,13 @@ def gru_state_gradients(
 
 
 @njit_any_order
-def gru_reset_gradients(d_reset: Array, other: Array, rz: Array, d_x: Array, d_other: Array) -> None:
+def gru_reset_gradients(
+    d_reset: Array, other: Array, rz: Array, d_x: Array, d_other: Array
+) -> None:
     """Overwrite the part of d_x (rows, 3 d) for r, and add r * d_reset to d_other (rows, d).
 
-    other (rows, d): what r multiplies; d_reset (rows, d): the gradient of r * other; rz: see gru_gates.
+    other (rows, d): what r multiplies; d_reset (rows, d): the gradient of r * other; rz: see
+    gru_gates.
     """
     rows, d = other.shape
     for i in range(rows):
@@ -108,7 +115,9 @@ def gru_reset_gradients(d_reset: Array, other: Array, rz: Array, d_x: Array, d_o
             r = rz[i, c]
             d_x[i, c] = narrow(widen(d_reset[i, c]) * widen(other[i, c]) * r * (ONE - r), d_x[0, 0])
         for c in range(d):
-            d_other[i, c] = narrow(widen(d_other[i, c]) + widen(d_reset[i, c]) * rz[i, c], d_other[0, 0])
+            d_other[i, c] = narrow(
+                widen(d_other[i, c]) + widen(d_reset[i, c]) * rz[i, c], d_other[0, 0]
+            )
 
 
 class GRUProducts(NamedTuple):
@@ -162,8 +171,13 @@ class _GRURun(Function):
         cell, (steps, rows, d) = ctx.cell, g.shape
         gates, candidate = cell.gates.matrix, cell.candidate.matrix
         d_x, d_h = reads.new_empty(steps, rows, 3 * d), torch.zeros_like(states[0])
-        d_u, d_inner = reads.new_zeros(steps if cell.after else 0, rows, d), reads.new_empty(rows, d)
-        arrays = map(as_array, (d_states.contiguous(), states, rz, g, inner, d_x, d_h, d_u, d_inner))
+        d_u, d_inner = (
+            reads.new_zeros(steps if cell.after else 0, rows, d),
+            reads.new_empty(rows, d),
+        )
+        arrays = map(
+            as_array, (d_states.contiguous(), states, rz, g, inner, d_x, d_h, d_u, d_inner)
+        )
         d_states_, states_, rz_, g_, inner_, d_x_, d_h_, d_u_, d_inner_ = arrays
         for t in reversed(range(steps)):
             gru_state_gradients(d_states_[t], states_[t], rz_[t], g_[t], d_x_[t], d_h_, cell.take)
@@ -184,8 +198,8 @@ class _GRURun(Function):
 
 
 def _states(h: Tensor, steps: int, kind: torch.dtype, read: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return memory for the states (steps + 1, rows, d) of a run that begins with h (rows, d), and for the
-    same in the type `read` of the products: one tensor, if that is their type, too."""
+    """Return memory for the states (steps + 1, rows, d) of a run that begins with h (rows, d), and
+    for the same in the type `read` of the products: one tensor, if that is their type, too."""
     states = h.new_empty(steps + 1, *h.shape, dtype=kind)
     reads = states if read == kind else h.new_empty(states.shape, dtype=read)
     states[0] = h
@@ -200,10 +214,14 @@ def _copy(states: Tensor, reads: Tensor, t: int) -> None:
 
 
 @njit_any_order
-def lstm_state(x: Array, u: Array, c: Array, gates: Array, new_c: Array, tanh_c: Array, new_h: Array) -> None:
-    """Overwrite gates (rows, 4 d), i, f, g, o, and new_c, tanh_c and new_h (rows, d) of an LSTM step.
+def lstm_state(
+    x: Array, u: Array, c: Array, gates: Array, new_c: Array, tanh_c: Array, new_h: Array
+) -> None:
+    """Overwrite gates (rows, 4 d), i, f, g, o, and new_c, tanh_c and new_h (rows, d) of an LSTM
+    step.
 
-    x, u (rows, 4 d): the products of the input and of the state with the weights. c (rows, d): the cells.
+    x, u (rows, 4 d): the products of the input and of the state with the weights. c (rows, d): the
+    cells.
     """
     rows, d = c.shape
     cell = np.empty(d, np.float32)  # loops that write a single array are vectorised
@@ -226,12 +244,20 @@ def lstm_state(x: Array, u: Array, c: Array, gates: Array, new_c: Array, tanh_c:
 
 @njit_any_order
 def lstm_gradients(
-    d_new_h: Array, d_h: Array, d_new_c: Array, d_c: Array, c: Array, gates: Array, tanh_c: Array, d_x: Array
+    d_new_h: Array,
+    d_h: Array,
+    d_new_c: Array,
+    d_c: Array,
+    c: Array,
+    gates: Array,
+    tanh_c: Array,
+    d_x: Array,
 ) -> None:
-    """Overwrite d_x (rows, 4 d), the gradient of the gates before activation, and d_c (rows, d), of c.
+    """Overwrite d_x (rows, 4 d), the gradient of the gates before activation, and d_c (rows, d), of
+    c.
 
-    d_new_h and d_h, and d_new_c and, before the call, d_c (rows, d): the gradients with respect to the new
-    state and the new cell are their sums; others: see lstm_state.
+    d_new_h and d_h, and d_new_c and, before the call, d_c (rows, d): the gradients with respect to
+    the new state and the new cell are their sums; others: see lstm_state.
     """
     rows, d = c.shape
     state, cell = np.empty(d, np.float32), np.empty(d, np.float32)  # see lstm_state
@@ -274,7 +300,9 @@ class _LSTMRun(Function):
         matrix, kind = recurrent.matrix.mT, torch.promote_types(x.dtype, c.dtype)
         states, reads = _states(h, steps, kind, matrix.dtype)
         cells, _ = _states(c, steps, kind, kind)
-        gates, tanh_c = (c.new_empty(steps, rows, width, dtype=torch.float32) for width in (4 * d, d))
+        gates, tanh_c = (
+            c.new_empty(steps, rows, width, dtype=torch.float32) for width in (4 * d, d)
+        )
         product = matrix.new_empty(rows, 4 * d)
         arrays = map(as_array, (x.contiguous(), product, states, cells, gates, tanh_c))
         x_, product_, states_, cells_, gates_, tanh_c_ = arrays
@@ -292,7 +320,11 @@ class _LSTMRun(Function):
     def backward(ctx: Any, d_states: Tensor, d_cells: Tensor) -> tuple[Tensor | None, ...]:
         reads, cells, gates, tanh_c = ctx.saved_tensors
         matrix, (steps, rows, d) = ctx.recurrent.matrix, tanh_c.shape
-        d_x, d_h, d_c = reads.new_empty(gates.shape), reads.new_zeros(rows, d), torch.zeros_like(cells[0])
+        d_x, d_h, d_c = (
+            reads.new_empty(gates.shape),
+            reads.new_zeros(rows, d),
+            torch.zeros_like(cells[0]),
+        )
         given = d_states.contiguous(), d_cells.contiguous(), cells, gates, tanh_c, d_x, d_h, d_c
         d_states_, d_cells_, cells_, gates_, tanh_c_, d_x_, d_h_, d_c_ = map(as_array, given)
         for t in reversed(range(steps)):

@@ -1,7 +1,8 @@
 """Layer norm followed by ReLU, in one pass over the rows, for training on a CPU.
 
-Under autocast PyTorch's norm reads and writes float32, and its ReLU reads and writes once more. Here a row is
-read once, computed in float32, and written in the type in which the next product reads it.
+Under autocast PyTorch's norm reads and writes float32, and its ReLU reads and writes once more.
+Here a row is read once, computed in float32, and written in the type in which the next product
+reads it.
 """
 
 from __future__ import annotations
@@ -16,17 +17,28 @@ from torch.autograd.function import once_differentiable
 
 from bytenmt.jit import njit_any_order
 from bytenmt.layers.deferred_matmul import compute_type
-from bytenmt.layers.kernel_helpers import KINDS, Array, as_array, narrow, parallel_for, thread_ranges, widen
+from bytenmt.layers.kernel_helpers import (
+    KINDS,
+    Array,
+    as_array,
+    narrow,
+    parallel_for,
+    thread_ranges,
+    widen,
+)
 
 ZERO = np.float32(0)
 
 
 def norm_relu(norm: nn.LayerNorm, x: Tensor) -> Tensor:
-    """Return relu(norm(x)) for x (..., d), by the fused kernel when training on a CPU, else by PyTorch.
+    """Return relu(norm(x)) for x (..., d), by the fused kernel when training on a CPU, else by
+    PyTorch.
 
     Under autocast the fused kernel's result has autocast's dtype.
     """
-    trained = torch.is_grad_enabled() and norm.weight.requires_grad and norm.weight.dtype == torch.float32
+    trained = (
+        torch.is_grad_enabled() and norm.weight.requires_grad and norm.weight.dtype == torch.float32
+    )
     if not (trained and x.device.type == "cpu" and x.dtype in KINDS):
         return torch.relu(norm(x))
     y: Tensor = _NormReLU.apply(x, norm.weight, norm.bias, norm.eps)  # type: ignore[no-untyped-call]
@@ -35,7 +47,14 @@ def norm_relu(norm: nn.LayerNorm, x: Tensor) -> Tensor:
 
 @njit_any_order
 def normalise(
-    x: Array, gain: Array, bias: Array, epsilon: float, y: Array, moments: Array, first: int, last: int
+    x: Array,
+    gain: Array,
+    bias: Array,
+    epsilon: float,
+    y: Array,
+    moments: Array,
+    first: int,
+    last: int,
 ) -> None:
     """Overwrite y (n, d) with ReLU(layer norm(x)) in rows first to last - 1 of x (n, d).
 
@@ -106,7 +125,14 @@ class _NormReLU(Function):
         y = rows.new_empty(rows.shape, dtype=compute_type(rows[:0]).dtype)
         moments = rows.new_empty(len(rows), 2, dtype=torch.float32)
         gain, bias = gain.detach(), bias.detach()
-        arrays = as_array(rows), as_array(gain), as_array(bias), epsilon, as_array(y), as_array(moments)
+        arrays = (
+            as_array(rows),
+            as_array(gain),
+            as_array(bias),
+            epsilon,
+            as_array(y),
+            as_array(moments),
+        )
         parallel_for(lambda _, first, last: normalise(*arrays, first, last), len(rows))
         ctx.save_for_backward(rows, gain, y, moments)
         ctx.shape = x.shape

@@ -1,7 +1,7 @@
 """Helpers of compiled kernels: threads, conversion of bf16, and a sigmoid that can be vectorised.
 
-Kernels run on as many threads as PyTorch uses. NumPy has no bf16: such arrays are the upper 16 bits of
-float32 (`as_array`), which `widen` and `narrow` convert; float32 stays as it is.
+Kernels run on as many threads as PyTorch uses. NumPy has no bf16: such arrays are the upper 16 bits
+of float32 (`as_array`), which `widen` and `narrow` convert; float32 stays as it is.
 """
 
 from __future__ import annotations
@@ -22,18 +22,24 @@ from torch import Tensor
 Array = npt.NDArray[Any]  # float32, or the bits of bf16 as uint16
 KINDS = (torch.float32, torch.bfloat16)  # dtypes that the kernels take
 
-LOG2_E, LN_2_HIGH, LN_2_LOW = np.float32(1.44269504), np.float32(0.693359375), np.float32(-2.12194440e-4)
+LOG2_E, LN_2_HIGH, LN_2_LOW = (
+    np.float32(1.44269504),
+    np.float32(0.693359375),
+    np.float32(-2.12194440e-4),
+)
 FARTHEST = np.float32(87.0)  # exp(87) is a normal float32, and 1 + exp(-87) is 1 in float32
 
 
 def as_array(x: Tensor) -> Array:
-    """Return a NumPy view, for kernels, of a float32 or bf16 CPU tensor without gradient; bf16 as uint16."""
+    """Return a NumPy view, for kernels, of a float32 or bf16 CPU tensor without gradient; bf16 as
+    uint16."""
     array: Array = (x.view(torch.uint16) if x.dtype == torch.bfloat16 else x).numpy()
     return array
 
 
 def widen(x: Any) -> Any:
-    """Convert a number of an Array, float32 or bf16 bits, to float32; only compiled code can call it."""
+    """Convert a number of an Array, float32 or bf16 bits, to float32; only compiled code can call
+    it."""
     raise NotImplementedError
 
 
@@ -56,7 +62,9 @@ def _narrow(x: Any, like: Any) -> Callable[..., Any]:
 
     def rounded(x: Any, like: Any) -> Any:  # to nearest, ties to even; a NaN stays one
         bits = np.float32(x).view(np.uint32)
-        upper = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+        upper = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(
+            16
+        )
         return np.uint16(upper) if x == x else np.uint16(0x7FC0)
 
     return rounded
@@ -77,7 +85,9 @@ def sigmoid(x: np.float32) -> np.float32:
     e = e * r + np.float32(1)
     e = e * r + np.float32(1)
     one = np.float32(1)
-    scale = np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)  # 2 ** n, by its bits
+    scale = np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(
+        np.float32
+    )  # 2 ** n, by its bits
     y: np.float32 = np.divide(one, one + e * scale)
     return y
 
@@ -97,7 +107,8 @@ def thread_ranges(n: int) -> list[tuple[int, int, int]]:
 
 
 def parallel_for(task: Callable[[int, int, int], None], n: int) -> None:
-    """Call task(thread, first, last) for each of thread_ranges(n) on a thread of its own, and wait for all.
+    """Call task(thread, first, last) for each of thread_ranges(n) on a thread of its own, and wait
+    for all.
 
     This is useful only for tasks that release the interpreter lock, as kernels do.
     """

@@ -2,13 +2,14 @@
 
     e_i = E[x_i] + sum over n of T_n[hash(x_{i-n+1} … x_i)]
 
-T_n (rows, d) holds a vector for every hash value of the last n bytes (ngram_hash.py); different n-grams may
-share a row; one more table may hold a vector for the beginning of each word, up to the byte itself. All T_n
-start at zero. Hash embeddings are of Svenstrup et al. 2017 (1709.03933), those of byte n-grams of the byte
-latent transformer (Pagnoni et al. 2024, 2412.09871, section 3.2.1).
+T_n (rows, d) holds a vector for every hash value of the last n bytes (ngram_hash.py); different
+n-grams may share a row; one more table may hold a vector for the beginning of each word, up to the
+byte itself. All T_n start at zero. Hash embeddings are of Svenstrup et al. 2017 (1709.03933), those
+of byte n-grams of the byte latent transformer (Pagnoni et al. 2024, 2412.09871, section 3.2.1).
 
-An update reads few of the rows, so a gradient of the size of the tables would be almost all zeros: backward
-collects the gradients of the rows that were read, and training/row_adam.py updates those alone.
+An update reads few of the rows, so a gradient of the size of the tables would be almost all zeros:
+backward collects the gradients of the rows that were read, and training/row_adam.py updates those
+alone.
 """
 
 from __future__ import annotations
@@ -21,17 +22,28 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bytenmt.ngram_hash import LAST_OF_WORD, MIX, N_BYTES, PER_BYTE, PER_ORDER, SPREAD, WORD, WORD_ORDER
+from bytenmt.ngram_hash import (
+    LAST_OF_WORD,
+    MIX,
+    N_BYTES,
+    PER_BYTE,
+    PER_ORDER,
+    SPREAD,
+    WORD,
+    WORD_ORDER,
+)
 from bytenmt.splitmix import signed
 from bytenmt.utf8 import BOS
 
-# The last bytes that a decoder has read, (rows, 8) uint8, the newest last; with a table of words also the
-# hash of the word's beginning that they end with, (rows,) int64, see ngram_hash.py; () without tables.
+# The last bytes that a decoder has read, (rows, 8) uint8, the newest last; with a table of words
+# also the hash of the word's beginning that they end with, (rows,) int64, see ngram_hash.py; ()
+# without tables.
 RecentBytes = tuple[Tensor, ...]
 
 
 class RowGradients(NamedTuple):
-    """The gradient of one forward pass of NgramTables over t bytes; a backward pass appends it to a list."""
+    """The gradient of one forward pass of NgramTables over t bytes; a backward pass appends it to a
+    list."""
 
     rows: Tensor  # (t, orders) int64: the rows of the tables that were summed for each byte
     gradient: Tensor  # (t, d): of each sum
@@ -40,9 +52,9 @@ class RowGradients(NamedTuple):
 class NgramTables(nn.Module):
     """Embeds the n-grams that end at each byte: a table of hashed n-grams for each n in `orders`.
 
-    orders: growing numbers from 2 to 8. n_rows: of each table, a power of two; n_word_rows: of one more table
-    for beginnings of words, a power of two, 0 for none; d_embedding: numbers of a row. fold_case: hash A
-    to Z as a to z, so that capitals share the row of small letters. weight
+    orders: growing numbers from 2 to 8. n_rows: of each table, a power of two; n_word_rows: of one
+    more table for beginnings of words, a power of two, 0 for none; d_embedding: numbers of a row.
+    fold_case: hash A to Z as a to z, so that capitals share the row of small letters. weight
     (orders * n_rows + n_word_rows, d_embedding): all tables, concatenated.
     Its gradients go into the list `gradients`, which training empties; `weight.grad` stays None.
     """
@@ -58,7 +70,9 @@ class NgramTables(nn.Module):
         super().__init__()
         self.orders, self.n_rows, self.fold_case = tuple(orders), n_rows, fold_case
         self.n_word_rows = n_word_rows
-        self.weight = nn.Parameter(torch.zeros(len(self.orders) * n_rows + n_word_rows, d_embedding))
+        self.weight = nn.Parameter(
+            torch.zeros(len(self.orders) * n_rows + n_word_rows, d_embedding)
+        )
         self.gradients: list[RowGradients] = []
 
     def start(self, rows: int, device: torch.device) -> RecentBytes:
@@ -69,7 +83,8 @@ class NgramTables(nn.Module):
         return recent, torch.zeros(rows, dtype=torch.int64, device=device)
 
     def forward(self, ids: Tensor, recent: RecentBytes) -> Tensor:
-        """Return the sum of the vectors of the n-grams that end at each byte: (rows, t, d_embedding).
+        """Return the sum of the vectors of the n-grams that end at each byte: (rows, t,
+        d_embedding).
 
         ids (rows, t) uint8; recent: the bytes before them, from start or ByteEmbedding.advance.
         """
@@ -78,7 +93,8 @@ class NgramTables(nn.Module):
         return summed.view(*ids.shape, -1)
 
     def row_numbers(self, ids: Tensor, recent: RecentBytes) -> Tensor:
-        """Return the numbers of the rows of `weight` that are summed for each byte: (rows, t, orders) int64.
+        """Return the numbers of the rows of `weight` that are summed for each byte: (rows, t,
+        orders) int64.
 
         Arguments: see forward. The table of words counts as one more order.
         """
@@ -101,12 +117,13 @@ class NgramTables(nn.Module):
     def prefix_hashes(self, ids: Tensor, before: Tensor) -> Tensor:
         """Return the hash of the word so far at each byte of ids (rows, t) uint8: (rows, t) int64.
 
-        It is 0 at bytes that are part of no word, see ngram_hash.py. before (rows,) int64: the hash at the
-        byte before ids.
+        It is 0 at bytes that are part of no word, see ngram_hash.py. before (rows,) int64: the hash
+        at the byte before ids.
 
-        With P = PER_BYTE, h_i = P h_{i-1} + x_i inside a word, so that h_i = P^i (S_i - S_r), where S_i is
-        the sum of x_j P^-j up to i and r the last byte that is part of no word; without such a byte P^(i+1)
-        times the hash before is added. int64 wraps around, as arithmetic modulo 2 ** 64 does.
+        With P = PER_BYTE, h_i = P h_{i-1} + x_i inside a word, so that h_i = P^i (S_i - S_r), where
+        S_i is the sum of x_j P^-j up to i and r the last byte that is part of no word; without such
+        a byte P^(i+1) times the hash before is added. int64 wraps around, as arithmetic modulo 2 **
+        64 does.
         """
         t = ids.shape[1]
         text = _fold_case(ids)
@@ -126,7 +143,8 @@ def _fold_case(ids: Tensor) -> Tensor:
 
 
 def is_word_byte(ids: Tensor) -> Tensor:
-    """Return a mask of the bytes, uint8 of any shape, in words: ASCII letters, digits and 0x80 to 0xF4."""
+    """Return a mask of the bytes, uint8 of any shape, in words: ASCII letters, digits and 0x80 to
+    0xF4."""
     lower = ids | 32
     is_letter = (lower >= ord("a")) & (lower <= ord("z"))
     is_digit = (ids >= ord("0")) & (ids <= ord("9"))
@@ -143,7 +161,8 @@ def _hash_rows(key: Tensor, order: int, n_rows: int) -> Tensor:
 
 @lru_cache(maxsize=256)
 def _powers(t: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return PER_BYTE ** i, (t + 1,), and the inverses of the first t of them, (t,), modulo 2 ** 64."""
+    """Return PER_BYTE ** i, (t + 1,), and the inverses of the first t of them, (t,), modulo 2 **
+    64."""
     inverse = pow(PER_BYTE, -1, 1 << 64)
     up, down = [1], [1]
     for _ in range(t):

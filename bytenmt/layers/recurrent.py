@@ -1,9 +1,9 @@
 """Recurrent layers: the GRU in its three conventions, and the LSTM.
 
-The products of the inputs are one matrix product for the whole chunk; the loop over time does the rest. On
-CUDA, PyTorch's kernels (sequence_kernels.py) read a chunk at once, where they have the equations.
-Padding needs no mask: a unidirectional layer reads it after the sentence only, and `reverse` reverses each
-sentence within its own length.
+The products of the inputs are one matrix product for the whole chunk; the loop over time does the
+rest. On CUDA, PyTorch's kernels (sequence_kernels.py) read a chunk at once, where they have the
+equations. Padding needs no mask: a unidirectional layer reads it after the sentence only, and
+`reverse` reverses each sentence within its own length.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ GRUUpdate = Literal["keep", "take"]
 State = tuple[Tensor, ...]  # h, and in an LSTM c, each (rows, d_hidden)
 
 
-Run = Callable[..., State]  # (x (t, rows, …), state before) -> the state after each step, (t, rows, d_hidden)
+Run = Callable[
+    ..., State
+]  # (x (t, rows, …), state before) -> the state after each step, (t, rows, d_hidden)
 
 
 def looped(step: Callable[..., State]) -> Run:
-    """Return the function (x (t, rows, …), state) -> state after each step, which calls `step` t times."""
+    """Return the function (x (t, rows, …), state) -> state after each step, which calls `step` t
+    times."""
 
     def run(x: Tensor, *state: Tensor) -> State:
         states = list[State]()
@@ -37,7 +40,8 @@ def looped(step: Callable[..., State]) -> Run:
             state = step(x_t, *state)
             states.append(state)
         return tuple(
-            torch.stack(part) if len(part) > 1 else part[0][None] for part in zip(*states, strict=True)
+            torch.stack(part) if len(part) > 1 else part[0][None]
+            for part in zip(*states, strict=True)
         )
 
     return run
@@ -47,12 +51,13 @@ class RecurrentLayer(nn.Module):
     """Base class of recurrent layers, which define `runner`."""
 
     def runner(self) -> Run:
-        """Return the function (products (t, rows, …) of inputs with weights, state) -> state after each of t
-        steps, to be called once, or at each step of one loop."""
+        """Return the function (products (t, rows, …) of inputs with weights, state) -> state after
+        each of t steps, to be called once, or at each step of one loop."""
         raise NotImplementedError
 
     def stepper(self) -> Callable[..., State]:
-        """Return the function (x (rows, …), state) -> new state, to be called at each step of one loop."""
+        """Return the function (x (rows, …), state) -> new state, to be called at each step of one
+        loop."""
         run = self.runner()
         return lambda x, *state: tuple(part[0] for part in run(x[None], *state))
 
@@ -61,8 +66,8 @@ class RecurrentLayer(nn.Module):
     ) -> tuple[Tensor, State]:
         """Return h after each step, (rows, t, d_hidden), and each row's last state.
 
-        products (t, rows, …): see runner; before: the state before the first step; lengths (rows,) int64: the
-        steps after which a row's last state is taken, None: all.
+        products (t, rows, …): see runner; before: the state before the first step; lengths (rows,)
+        int64: the steps after which a row's last state is taken, None: all.
         """
         parts = [part.transpose(0, 1) for part in self.runner()(products, *before)]
         return parts[0], tuple(last_states(part, lengths) for part in parts)
@@ -77,11 +82,16 @@ class GRU(RecurrentLayer):
     update "keep":              h <- z * h + (1 - z) * g           (Cho et al. 2014, torch.nn.GRU)
     update "take":              h <- (1 - z) * h + z * g           (Bahdanau et al. 2015)
 
-    With d_inside, reset "after" also resets the share of g of the last d_inside inputs, c, as Cho's decoder
-    does: g = tanh(W_g x + r * (U_g h + C_g c)). A c that is always 1 is torch.nn.GRU's second bias of g.
+    With d_inside, reset "after" also resets the share of g of the last d_inside inputs, c, as Cho's
+    decoder
+    does: g = tanh(W_g x + r * (U_g h + C_g c)). A c that is always 1 is torch.nn.GRU's second bias
+    of g.
     """
 
-    STACKED: ClassVar = {"input": 3, "gates": 2}  # number of maps stacked in the weight of a submodule
+    STACKED: ClassVar = {
+        "input": 3,
+        "gates": 2,
+    }  # number of maps stacked in the weight of a submodule
 
     def __init__(
         self,
@@ -102,12 +112,17 @@ class GRU(RecurrentLayer):
     def runner(self) -> Run:
         """Return the function (x, h) -> (h after each step,); see RecurrentLayer.
 
-        h (rows, d_hidden); x (t, rows, 3 d_hidden): the input's products for r, z, g, biases included; with
-        d_inside followed by C_g c (t, rows, d_hidden).
+        h (rows, d_hidden); x (t, rows, 3 d_hidden): the input's products for r, z, g, biases
+        included; with d_inside followed by C_g c (t, rows, d_hidden).
         """
-        gates, candidate = deferred_product(self.gates.weight), deferred_product(self.candidate.weight)
+        gates, candidate = (
+            deferred_product(self.gates.weight),
+            deferred_product(self.candidate.weight),
+        )
         if fusible(gates) and fusible(candidate) and not self.d_inside:
-            return fused_gru(GRUProducts(gates, candidate, self.reset == "after", self.update == "take"))
+            return fused_gru(
+                GRUProducts(gates, candidate, self.reset == "after", self.update == "take")
+            )
 
         def step(x: Tensor, h: Tensor) -> State:
             d = h.shape[-1]
@@ -124,10 +139,12 @@ class GRU(RecurrentLayer):
     def forward(
         self, x: Tensor, before: Sequence[Tensor], lengths: Tensor | None = None
     ) -> tuple[Tensor, State]:
-        """Read inputs x (rows, t, d_input); return h at each (rows, t, d_hidden) and the last state (h,).
+        """Read inputs x (rows, t, d_input); return h at each (rows, t, d_hidden) and the last state
+        (h,).
 
-        before: the state before the first input, (h,), h (rows, d_hidden). lengths (rows,) int64: the
-        inputs after which each row's last state is taken, None: t. h is returned after all t inputs.
+        before: the state before the first input, (h,), h (rows, d_hidden). lengths (rows,) int64:
+        the inputs after which each row's last state is taken, None: t. h is returned after all t
+        inputs.
         """
         if self.reset == "after" and not self.d_inside and has_sequence_kernels(x):
             recurrent = torch.cat([self.gates.weight, self.candidate.weight])
@@ -145,7 +162,9 @@ class GRU(RecurrentLayer):
         outer, inner = torch.split(x, widths, dim=-1)
         w, c = torch.split(self.input.weight, widths, dim=1)
         gates, inside = torch.split(F.linear(inner, c), [2 * d, d], dim=-1)
-        return torch.cat([F.linear(outer, w, self.input.bias) + F.pad(gates, (0, d)), inside], dim=-1)
+        return torch.cat(
+            [F.linear(outer, w, self.input.bias) + F.pad(gates, (0, d)), inside], dim=-1
+        )
 
 
 class LSTM(RecurrentLayer):
@@ -164,7 +183,8 @@ class LSTM(RecurrentLayer):
     def runner(self) -> Run:
         """Return the function (x, h, c) -> (h, c after each step); see RecurrentLayer.
 
-        x (t, rows, 4 d_hidden): the input's product for the gates, with biases; h, c (rows, d_hidden).
+        x (t, rows, 4 d_hidden): the input's product for the gates, with biases; h, c (rows,
+        d_hidden).
         """
         recurrent = deferred_product(self.recurrent.weight)
         if fusible(recurrent):
@@ -180,7 +200,8 @@ class LSTM(RecurrentLayer):
     def forward(
         self, x: Tensor, before: Sequence[Tensor], lengths: Tensor | None = None
     ) -> tuple[Tensor, State]:
-        """Read inputs x (rows, t, d_input); return h at each (rows, t, d_hidden) and the last state (h, c).
+        """Read inputs x (rows, t, d_input); return h at each (rows, t, d_hidden) and the last state
+        (h, c).
 
         before: the state before them, (h, c); lengths: see RecurrentLayer.read.
         """
@@ -195,9 +216,15 @@ class LSTM(RecurrentLayer):
 
 
 def recurrent_layers(
-    cell: str, depth: int, d_input: int, d_hidden: int, reset: GRUReset = "before", d_inside: int = 0
+    cell: str,
+    depth: int,
+    d_input: int,
+    d_hidden: int,
+    reset: GRUReset = "before",
+    d_inside: int = 0,
 ) -> Sequence[GRU | LSTM]:
-    """Build a stack of recurrent layers, LSTMs if cell is "lstm", else GRUs; an nn.ModuleList, lowest first.
+    """Build a stack of recurrent layers, LSTMs if cell is "lstm", else GRUs; an nn.ModuleList,
+    lowest first.
 
     reset: of GRUs; d_inside: of the lowest GRU, see GRU.
     """
@@ -217,10 +244,12 @@ def read_layers(
     drop: Callable[[Tensor], Tensor],
     lengths: Tensor | None = None,
 ) -> tuple[Tensor, State]:
-    """Read inputs x (rows, t, d_input) by a stack of layers, with `drop` applied to the input of each.
+    """Read inputs x (rows, t, d_input) by a stack of layers, with `drop` applied to the input of
+    each.
 
-    Return h of the top layer, (rows, t, d_hidden), and the last states: h of each layer, then, of LSTMs, c of
-    each, (rows, d_hidden). before: the same before the first input. lengths: see RecurrentLayer.read.
+    Return h of the top layer, (rows, t, d_hidden), and the last states: h of each layer, then, of
+    LSTMs, c of each, (rows, d_hidden). before: the same before the first input. lengths: see
+    RecurrentLayer.read.
     """
     after = []
     for number, layer in enumerate(layers):
@@ -230,7 +259,8 @@ def read_layers(
 
 
 def reverse(x: Tensor, lengths: Tensor) -> Tensor:
-    """Reverse the first lengths[i] columns of each row i of x (rows, t, ...); the other columns stay.
+    """Reverse the first lengths[i] columns of each row i of x (rows, t, ...); the other columns
+    stay.
 
     lengths (rows,) int64.
     """
@@ -251,13 +281,15 @@ def last_states(x: Tensor, lengths: Tensor | None) -> Tensor:
 
 
 def initialise(model: nn.Module, fill: Callable[[Tensor], object] | None = None) -> None:
-    """Initialise the linear maps of `model`, its embedding and its output layer in place with `fill`.
+    """Initialise the linear maps of `model`, its embedding and its output layer in place with
+    `fill`.
 
-    Biases become 0, and the recurrent matrices of GRUs orthogonal. If fill is None, the range depends on the
-    width: Glorot and Bengio 2010's uniform distribution, orthogonal recurrent matrices in LSTMs, too, open
-    forget gates (Jozefowicz et al. 2015), and embedding and output layer unchanged. The fixed ranges of the
-    papers are meant for 1,000 units; with a few hundred the signal almost vanishes on its way through two
-    layers.
+    Biases become 0, and the recurrent matrices of GRUs orthogonal. If fill is None, the range
+    depends on the
+    width: Glorot and Bengio 2010's uniform distribution, orthogonal recurrent matrices in LSTMs,
+    too, open forget gates (Jozefowicz et al. 2015), and embedding and output layer unchanged. The
+    fixed ranges of the papers are meant for 1,000 units; with a few hundred the signal almost
+    vanishes on its way through two layers.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):

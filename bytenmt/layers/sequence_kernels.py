@@ -1,8 +1,9 @@
 """GRUs and LSTMs over whole sequences by PyTorch's own kernels, which are cuDNN's on a GPU.
 
-A loop over bytes launches a dozen small kernels a byte; on a GPU the launches take longer than the work. Our
-parameters are rearranged to PyTorch's in every call: two matrices, and two biases of which the second is
-zero. On the CPU, where the kernels have the same interface, our loop with fused cells is faster.
+A loop over bytes launches a dozen small kernels a byte; on a GPU the launches take longer than the
+work. Our parameters are rearranged to PyTorch's in every call: two matrices, and two biases of
+which the second is zero. On the CPU, where the kernels have the same interface, our loop with fused
+cells is faster.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ from torch.nn import functional as F
 from bytenmt.layers.deferred_matmul import compute_type
 
 MARK = 1e4  # drives a sigmoid to exactly 0 or 1
-N_MARKS = 8  # columns that are added to the inputs; cuDNN is slower with widths that are no multiples of 8
+# columns that are added to the inputs; cuDNN is slower with widths that are no multiples of 8
+N_MARKS = 8
 
-# The weights come from different tensors by design; cuDNN copies them together, which takes microseconds.
-warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
+# The weights come from different tensors by design; cuDNN copies them together, which takes
+# microseconds.
+warnings.filterwarnings(
+    "ignore", message="RNN module weights are not part of single contiguous chunk"
+)
 
 
 def has_sequence_kernels(x: Tensor) -> bool:
@@ -29,17 +34,20 @@ def has_sequence_kernels(x: Tensor) -> bool:
 
 
 def gru(x: Tensor, h: Tensor, parameters: Sequence[Tensor], take: bool) -> Tensor:
-    """Run a GRU with reset "after" (see recurrent.GRU) over a sequence; return its states (rows, t, d).
+    """Run a GRU with reset "after" (see recurrent.GRU) over a sequence; return its states (rows, t,
+    d).
 
-    x (rows, t, d_input), h (rows, d). parameters: W (3 d, d_input), U (3 d, d) and the bias (3 d,) of r, z,
-    g. take: update "take", which is "keep" with the weights of z negated.
+    x (rows, t, d_input), h (rows, d). parameters: W (3 d, d_input), U (3 d, d) and the bias (3 d,)
+    of r, z, g. take: update "take", which is "keep" with the weights of z negated.
     """
     weights = [compute_type(part) for part in parameters]
     if take:
         d = h.shape[1]
         signs = weights[0].new_ones(3, d)
         signs[1] = -1
-        weights = [part * (signs.view(-1, 1) if part.dim() > 1 else signs.view(-1)) for part in weights]
+        weights = [
+            part * (signs.view(-1, 1) if part.dim() > 1 else signs.view(-1)) for part in weights
+        ]
     states, _ = _run(torch._VF.gru, x, (h,), weights)
     return states.to(h.dtype)
 
@@ -47,13 +55,16 @@ def gru(x: Tensor, h: Tensor, parameters: Sequence[Tensor], take: bool) -> Tenso
 def lstm(
     x: Tensor, before: Sequence[Tensor], parameters: Sequence[Tensor], padding: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Run an LSTM over a sequence; return all h (rows, t, d), and c (rows, d) after each row's last byte.
+    """Run an LSTM over a sequence; return all h (rows, t, d), and c (rows, d) after each row's last
+    byte.
 
-    x (rows, t, d_input); before: h and c, (rows, d). parameters: W (4 d, d_input), U (4 d, d) and the bias
-    (4 d,) of i, f, g, o. padding (rows, t) bool: bytes behind the end of their rows; None: there are none.
+    x (rows, t, d_input); before: h and c, (rows, d). parameters: W (4 d, d_input), U (4 d, d) and
+    the bias (4 d,) of i, f, g, o. padding (rows, t) bool: bytes behind the end of their rows; None:
+    there are none.
 
-    The kernels return the cells of the last column alone. Padding is therefore marked in an input of its
-    own, which shuts the input gate and opens the forget gate, so that the cells stay what they are.
+    The kernels return the cells of the last column alone. Padding is therefore marked in an input
+    of its own, which shuts the input gate and opens the forget gate, so that the cells stay what
+    they are.
     """
     (h, c), weights = before, [compute_type(part) for part in parameters]
     if padding is not None:
@@ -72,7 +83,8 @@ Kernel = Callable[..., tuple[Tensor, ...]]
 def _run(
     kernel: Kernel, x: Tensor, before: tuple[Tensor, ...], weights: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
-    """Call a kernel of PyTorch's for one layer, outside of autocast, which would make it compute in fp16."""
+    """Call a kernel of PyTorch's for one layer, outside of autocast, which would make it compute in
+    fp16."""
     w, u, bias = weights
     x, before = x.to(w.dtype), tuple(part.to(w.dtype)[None].contiguous() for part in before)
     flat = [w, u, bias, torch.zeros_like(bias)]

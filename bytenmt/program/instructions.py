@@ -1,8 +1,10 @@
-"""The instruction set of the CPU engine: a table of instructions over registers, and one block of weights.
+"""The instruction set of the CPU engine: a table of instructions over registers, and one block of
+weights.
 
-A row is one hypothesis in a decode step, one byte of a source in the encoder. A register holds a vector of
-float32 for every row; all registers of a program lie in one workspace. Each architecture writes its programs
-in its own program.py, with writer.py; decoding/cpu/interpreter.py executes them.
+A row is one hypothesis in a decode step, one byte of a source in the encoder. A register holds a
+vector of float32 for every row; all registers of a program lie in one workspace. Each architecture
+writes its programs in its own program.py, with writer.py; decoding/cpu/interpreter.py executes
+them.
 """
 
 from __future__ import annotations
@@ -24,15 +26,18 @@ ALIGNMENT = 64  # bytes: a cache line, and a vector
 class Op(IntEnum):
     """The operation of an instruction, which is applied to every row (hypothesis or source byte).
 
-    d is its destination register, a and b its source registers, n their width; w, v, m, k, s and t are
-    numbers, see Field. "Columns" in the comments are the positions of the row's sentence in the encoder's
-    memory. No file stores the members' values, but the interpreters compare them: operations for both
-    programs come before RING, those of steps before WINDOW, attentions are ATTEND_DOT to ATTEND_LOCATION.
-    Another attention also goes into ATTENTIONS and into session._item_kinds.
+    d is its destination register, a and b its source registers, n their width; w, v, m, k, s and t
+    are numbers, see Field. "Columns" in the comments are the positions of the row's sentence in the
+    encoder's memory. No file stores the members' values, but the interpreters compare them:
+    operations for both programs come before RING, those of steps before WINDOW, attentions are
+    ATTEND_DOT to ATTEND_LOCATION. Another attention also goes into ATTENTIONS and into
+    session._item_kinds.
     """
 
     EMBED = 0  # d = row x of table w, where x is the byte read
-    POSITION = 1  # d += row i of table w, where i is the position; its last row, m - 1, from there on
+    POSITION = (
+        1  # d += row i of table w, where i is the position; its last row, m - 1, from there on
+    )
     LINEAR = 2  # d = W a + bias; k: what is added, see LinearBase
     ADD_VECTOR = 3  # d += v
     NORM = 4  # d = layer norm of a
@@ -43,12 +48,16 @@ class Op(IntEnum):
     MEAN = 9  # d = (a + b) sqrt(1/2)
     MAXOUT = 10  # d = the larger of each pair of a, n pairs
     GRU_RESET = 11  # a[:n] = r = sigma(a[:n]), then d = r * b
-    # d = the new state from d, the gates a (r; z and g before their functions), U's share of g b; k: GruFlag
+    # d = the new state from d, the gates a (r; z and g before their functions), U's share of g b;
+    # k: GruFlag
     GRU_STEP = 12
     LSTM_STEP = 13  # d, b = the new h and c, from the gates a (4n)
-    MULTIPLICATIVE = 14  # d = a multiplicative unit of b; a (4n): g1, g2, g3, u before their functions
-    # d += the sum of a row, by the hash of the last n bytes read, of a table of n-grams for every n whose bit
-    # is set in m; k: see kernel_constants.FOLD_CASE and WORD_BITS; k & 63: log2 of a table's rows
+    MULTIPLICATIVE = (
+        14  # d = a multiplicative unit of b; a (4n): g1, g2, g3, u before their functions
+    )
+    # d += the sum of a row, by the hash of the last n bytes read, of a table of n-grams for every n
+    # whose bit is set in m; k: see kernel_constants.FOLD_CASE and WORD_BITS; k & 63: log2 of a
+    # table's rows
     NGRAMS = 15
     # in a step only
     RING = 17  # d = the m taps of ring k, the newest a; a is kept in the ring
@@ -56,15 +65,22 @@ class Op(IntEnum):
     WRITE_STATE = 19  # state k of the row = a
     COLUMN = 20  # d = the column of the memory's item k at the row's position; zero past the last
     FIXED = 21  # d = the memory's fixed part k
-    # Attentions: keys are the memory's item m, values item v. Over all columns, or those at most s from b; t:
-    # GaussianUse.
-    ATTEND_DOT = 22  # d = sum_j softmax_j(a . key_j) value_j, with k times the root of the source's bytes
+    # Attentions: keys are the memory's item m, values item v. Over all columns, or those at most s
+    # from b; t: GaussianUse.
+    ATTEND_DOT = (
+        22  # d = sum_j softmax_j(a . key_j) value_j, with k times the root of the source's bytes
+    )
     ATTEND_ADDITIVE = 23  # the same with the score w . tanh(a + key_j)
-    ATTEND_LOCATION = 24  # the same with the score a_j, of the first m columns; k: their softmax once more
-    CENTRE = 25  # d = the row's position, at most the last of the sentence's columns, of which m are seen
+    ATTEND_LOCATION = (
+        24  # the same with the score a_j, of the first m columns; k: their softmax once more
+    )
+    # d = the row's position, at most the last of the sentence's columns, of which m are seen
+    CENTRE = 25
     PREDICT_CENTRE = 26  # d = sigma(w . a) times those columns
     # in an encoder only
-    WINDOW = 32  # d = the m columns of a around each column, dilation k, zero outside of the sentence
+    WINDOW = (
+        32  # d = the m columns of a around each column, dilation k, zero outside of the sentence
+    )
     PREVIOUS = 33  # d = a at the column before, zero at the first
     TURN = 34  # d = a of the sentence's columns in reverse
     LAST = 35  # a row a sentence: d = a at its last column, zero without any
@@ -79,7 +95,8 @@ ATTENTIONS = (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE, Op.ATTEND_LOCATION)
 
 @unique
 class LinearBase(IntEnum):
-    """Values of the field k of LINEAR: what the product W a is added to: nothing, a bias, or d itself."""
+    """Values of the field k of LINEAR: what the product W a is added to: nothing, a bias, or d
+    itself."""
 
     ZERO = 0  # nothing: d = W a
     BIAS = 1  # d = W a + bias
@@ -88,8 +105,8 @@ class LinearBase(IntEnum):
 
 @unique
 class GaussianUse(IntEnum):
-    """Values of the field t of attentions: whether local attention's Gaussian, of deviation s / 2, multiplies
-    nothing, the weights after the softmax, or the scores before it."""
+    """Values of the field t of attentions: whether local attention's Gaussian, of deviation s / 2,
+    multiplies nothing, the weights after the softmax, or the scores before it."""
 
     NONE = 0
     AFTER = 1  # multiply the weights after the softmax
@@ -97,8 +114,8 @@ class GaussianUse(IntEnum):
 
 
 class GruFlag:
-    """Bits of the field k of GRU instructions, for two choices of the GRU's form: what the reset gate r
-    multiplies, and what the update gate z weighs; layers.recurrent.GRU has the equations."""
+    """Bits of the field k of GRU instructions, for two choices of the GRU's form: what the reset
+    gate r multiplies, and what the update gate z weighs; layers.recurrent.GRU has the equations."""
 
     RESET_AFTER = 1  # r multiplies the product with the state, not the state: reset = "after"
     UPDATE_TAKES = 2  # z weighs the candidate, not the old state: update = "take"
@@ -106,21 +123,26 @@ class GruFlag:
 
 @unique
 class Field(IntEnum):
-    """Indices of an instruction's fields in the instruction table, which has a line for each instruction."""
+    """Indices of an instruction's fields in the instruction table, which has a line for each
+    instruction."""
 
     OP = 0
     D_START, D_STRIDE, D_COLUMN = 1, 2, 3  # of register d, see Register
     A_START, A_STRIDE, A_COLUMN = 4, 5, 6
     B_START, B_STRIDE, B_COLUMN = 7, 8, 9
     W, V = 10, 11  # offsets of weights, in bytes
-    S, T = 12, 13  # offsets of the scales of w and v, in bytes; in attentions the window and GaussianUse
+    S, T = (
+        12,
+        13,
+    )  # offsets of the scales of w and v, in bytes; in attentions the window and GaussianUse
     N, M, K = 14, 15, 16  # width of d, or of a without d; other numbers, see Op
     ROWS = 17  # RowKind
 
 
 @unique
 class RowKind(IntEnum):
-    """The rows that an instruction is executed for: all, one for each sentence, or all in their order."""
+    """The rows that an instruction is executed for: all, one for each sentence, or all in their
+    order."""
 
     ALL = 0  # all hypotheses of a step; all bytes of all sources in an encoder
     SENTENCES = 1  # one row for each sentence
@@ -128,7 +150,8 @@ class RowKind(IntEnum):
 
 
 class Register(NamedTuple):
-    """The place of a register, or of a part of one, in a program's workspace. Numbers count floats a row."""
+    """The place of a register, or of a part of one, in a program's workspace. Numbers count floats
+    a row."""
 
     start: int  # floats of all registers before it
     stride: int  # floats of the whole register, a multiple of PANEL
@@ -136,7 +159,8 @@ class Register(NamedTuple):
     column: int = 0  # first float of this part in the register
 
     def part(self, column: int, width: int) -> Register:
-        """Return a part of this register: `width` floats from `column` on, counted from this part's start.
+        """Return a part of this register: `width` floats from `column` on, counted from this part's
+        start.
 
         Raises ValueError beyond its end.
         """
@@ -163,8 +187,8 @@ class Program(NamedTuple):
     def select(self, *ops: Op) -> Table:
         """Return the instructions with one of these operations: (n, len(Field)) int64.
 
-        They are compared as integers. Compared with an enum member, NumPy looks for attributes of the enum by
-        calling Python code, and a KeyboardInterrupt that arrives there is lost.
+        They are compared as integers. Compared with an enum member, NumPy looks for attributes of
+        the enum by calling Python code, and a KeyboardInterrupt that arrives there is lost.
         """
         return self.instructions[np.isin(self.instructions[:, Field.OP], [int(op) for op in ops])]
 
@@ -177,5 +201,6 @@ def aligned_zeros(n_floats: int) -> npt.NDArray[np.float32]:
 
 
 def padded(width: int) -> int:
-    """Round a number of floats up to a multiple of PANEL, the outputs that a matrix stores together."""
+    """Round a number of floats up to a multiple of PANEL, the outputs that a matrix stores
+    together."""
     return -(-width // PANEL) * PANEL

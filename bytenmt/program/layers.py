@@ -34,9 +34,10 @@ def write_gru_step(
 ) -> None:
     """Write instructions for new = GRU(x, old); `new` may be the same register as `old`.
 
-    name: prefix of its parameters. flags: bits of GruFlag. state: number of the decoder's state that `old` is
-    read from and `new` is written to, any number in an encoder; None if the caller does both. d_inside: how
-    many of the last inputs the reset gate also multiplies, see layers.recurrent.GRU.
+    name: prefix of its parameters. flags: bits of GruFlag. state: number of the decoder's state
+    that `old` is read from and `new` is written to, any number in an encoder; None if the caller
+    does both. d_inside: how many of the last inputs the reset gate also multiplies, see
+    layers.recurrent.GRU.
     """
     d, weight, bias = old.width, f"{name}.input.weight", f"{name}.input.bias"
     gates, u = step.register(3 * d), step.register(d)
@@ -46,7 +47,10 @@ def write_gru_step(
         inside = WeightArray(f"{weight}:inside", (d, d_inside), read, lambda w: w[2 * d :, first:])
         step.linear(u, x.part(first, d_inside), inside)
         step.linear(
-            gates, x, WeightArray(f"{weight}:outside", (3 * d, x.width), read, partial(_outside, first)), bias
+            gates,
+            x,
+            WeightArray(f"{weight}:outside", (3 * d, x.width), read, partial(_outside, first)),
+            bias,
         )
     else:
         step.linear(gates, x, weight, bias)
@@ -74,10 +78,13 @@ def _outside(first: int, w: Array) -> Array:
 def write_recurrent_layers(
     step: Writer, x: Register, name: str, depth: int, d: int, flags: int | None, d_inside: int = 0
 ) -> tuple[Register, list[Register]]:
-    """Write a stack of recurrent layers over input x; return the registers of the top layer's h and of all
-    states: h of each layer, then c of LSTMs. They are the decoder's states 0, 1 and so on in a decode step.
+    """Write a stack of recurrent layers over input x; return the registers of the top layer's h and
+    of all
+    states: h of each layer, then c of LSTMs. They are the decoder's states 0, 1 and so on in a
+    decode step.
 
-    name: prefix of their parameters. depth: layers, each of width d. flags: bits of GruFlag; None for LSTMs.
+    name: prefix of their parameters. depth: layers, each of width d. flags: bits of GruFlag; None
+    for LSTMs.
     d_inside: of the lowest layer, see write_gru_step.
     """
     all_h, all_c = list[Register](), list[Register]()

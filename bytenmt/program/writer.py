@@ -1,9 +1,10 @@
-"""Write a program from shapes alone: registers, instructions, and the weights that the instructions read.
+"""Write a program from shapes alone: registers, instructions, and the weights that the instructions
+read.
 
-A program is written without any weights. It names the parameters that it reads and their shapes, and a
-WeightSink gives them places, which decoding/cpu/packing.py fills with the numbers of a trained model. So one
-description of an architecture gives its program, the parameters that a weights file must hold, and what a
-decode step costs.
+A program is written without any weights. It names the parameters that it reads and their shapes,
+and a WeightSink gives them places, which decoding/cpu/packing.py fills with the numbers of a
+trained model. So one description of an architecture gives its program, the parameters that a
+weights file must hold, and what a decode step costs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.kernel_constants import PANEL
-from bytenmt.program.instructions import Field, LinearBase, Matrix, Op, Program, Register, RowKind, padded
+from bytenmt.program.instructions import (
+    Field,
+    LinearBase,
+    Matrix,
+    Op,
+    Program,
+    Register,
+    RowKind,
+    padded,
+)
 
 Array = npt.NDArray[np.float32]
 Shapes = dict[str, tuple[int, ...]]  # of a model's parameters, by their names
@@ -47,8 +57,9 @@ class WeightEntry(NamedTuple):
 class WeightSink:
     """Lays out the arrays that a Writer's program reads in one block, by their shapes alone.
 
-    precision: of the matrices, "fp32" or "int8". entries: the arrays in their order; each begins on a cache
-    line and has room for whole panels. n_bytes: of the block. shapes: of the parameters read, by their names.
+    precision: of the matrices, "fp32" or "int8". entries: the arrays in their order; each begins on
+    a cache line and has room for whole panels. n_bytes: of the block. shapes: of the parameters
+    read, by their names.
     """
 
     def __init__(self, precision: str = "fp32") -> None:
@@ -63,11 +74,14 @@ class WeightSink:
         return offset
 
     def matrix(self, values: WeightArray) -> Matrix:
-        """Add a matrix (n_output, ...), all axes but the first its inputs; return its offsets and shape."""
+        """Add a matrix (n_output, ...), all axes but the first its inputs; return its offsets and
+        shape."""
         self._record(values)
         n_output, n_input = values.shape[0], math.prod(values.shape[1:])
         scales = self._reserve(n_output) if self._is_int8 else 0
-        n_steps = -(-n_input // 4) if self._is_int8 else n_input  # of four int8 inputs, or one of float32
+        n_steps = (
+            -(-n_input // 4) if self._is_int8 else n_input
+        )  # of four int8 inputs, or one of float32
         matrix = Matrix(self._reserve(padded(n_output) * n_steps), scales, n_output, n_input)
         self.entries.append(WeightEntry(values, matrix.place, matrix))
         return matrix
@@ -103,7 +117,8 @@ class Writer:
         return new
 
     def shared(self, width: int, use: str = "taps") -> Register:
-        """Return one register for all calls with this width and name of its use, so that layers share it."""
+        """Return one register for all calls with this width and name of its use, so that layers
+        share it."""
         if (use, width) not in self._shared:
             self._shared[use, width] = self.register(width)
         return self._shared[use, width]
@@ -127,7 +142,8 @@ class Writer:
     ) -> None:
         """Append an instruction.
 
-        numbers: its other fields, named as in Field, in lower case; n is by default the width of d, or of a.
+        numbers: its other fields, named as in Field, in lower case; n is by default the width of d,
+        or of a.
         """
         row = {"OP": int(op), "ROWS": int(rows), "N": (d or a or Register(0, 0, 0)).width}
         row |= {name.upper(): number for name, number in numbers.items()}
@@ -141,7 +157,8 @@ class Writer:
         self._rows.append([row.get(column.name, 0) for column in Field])
 
     def read_state(self, d: Register, state: int) -> None:
-        """Append d = a recurrent state: of the decoder by its number, or what d had at the column before."""
+        """Append d = a recurrent state: of the decoder by its number, or what d had at the column
+        before."""
         if self._is_encoder:
             self.emit(Op.PREVIOUS, d, d)
         else:
@@ -153,7 +170,8 @@ class Writer:
             self.emit(Op.WRITE_STATE, a=a, k=state)
 
     def last(self, a: Register) -> Register:
-        """Return a new register of an encoder with a row for each sentence: a at its last column, or zero."""
+        """Return a new register of an encoder with a row for each sentence: a at its last column,
+        or zero."""
         d = self.register(a.width)
         self.emit(Op.LAST, d, a, rows=RowKind.SENTENCES)
         return d
@@ -170,8 +188,9 @@ class Writer:
     ) -> None:
         """Append d = W a + bias, or d += W a + bias with `add`.
 
-        matrix: WeightArray, or the name of a parameter (d.width, a.width); bias: the name of a parameter. A
-        multiple of PANEL floats is written to d: write parts of the same register behind d later.
+        matrix: WeightArray, or the name of a parameter (d.width, a.width); bias: the name of a
+        parameter. A multiple of PANEL floats is written to d: write parts of the same register
+        behind d later.
         """
         values = parameter(matrix, d.width, a.width) if isinstance(matrix, str) else matrix
         packed = self.weights.matrix(values)
@@ -179,7 +198,17 @@ class Writer:
             raise ValueError(f"{values.name} is {packed.n_output} x {packed.n_input}, d {d}, a {a}")
         base = LinearBase.OWN if add else LinearBase.ZERO if bias is None else LinearBase.BIAS
         v = self.vector(bias, d.width) if base == LinearBase.BIAS and bias is not None else 0
-        self.emit(Op.LINEAR, d, a, rows=rows, w=packed.place, s=packed.scales, v=v, k=base, m=packed.n_input)
+        self.emit(
+            Op.LINEAR,
+            d,
+            a,
+            rows=rows,
+            w=packed.place,
+            s=packed.scales,
+            v=v,
+            k=base,
+            m=packed.n_input,
+        )
         if add and bias is not None:
             self.emit(Op.ADD_VECTOR, d, rows=rows, v=self.vector(bias, d.width))
 
@@ -189,7 +218,11 @@ class Writer:
         Those from the read of a recurrent state to its last write get RowKind.SERIAL.
         """
         table = np.array(self._rows, np.int64).reshape(-1, len(Field))
-        op, state, d = table[:, Field.OP], table[:, Field.K], table[:, Field.D_START : Field.D_COLUMN + 1]
+        op, state, d = (
+            table[:, Field.OP],
+            table[:, Field.K],
+            table[:, Field.D_START : Field.D_COLUMN + 1],
+        )
         for first in np.flatnonzero((op == Op.READ_STATE) | (op == Op.PREVIOUS)):
             is_write = (op == Op.WRITE_STATE) & (state == state[first])
             if self._is_encoder:

@@ -41,19 +41,25 @@ BODIES: dict[str, type[bodies.KeyBody]] = {
     "/detect": bodies.DetectBody,
     "/suggest": bodies.SuggestBody,
 }
-STREAM_SHARE = 0.9  # of Limits.seconds for a streamed translation, so that its client is told if it fails
+STREAM_SHARE = (
+    0.9  # of Limits.seconds for a streamed translation, so that its client is told if it fails
+)
 T = TypeVar("T")
 
 
 class App:
     """The HTTP routes of a service, and the translated files that clients may still download.
 
-    hosts: names of the server. origins: sites whose pages may use it. suggestions: folder for better
-    translations, None if none are taken.
+    hosts: names of the server. origins: sites whose pages may use it. suggestions: folder for
+    better translations, None if none are taken.
     """
 
     def __init__(
-        self, service: Service, hosts: Sequence[str], origins: Sequence[str], suggestions: Path | None
+        self,
+        service: Service,
+        hosts: Sequence[str],
+        origins: Sequence[str],
+        suggestions: Path | None,
     ) -> None:
         self.service, self.suggestions = service, suggestions
         self._hosts, self._origins = list(hosts), list(origins)
@@ -70,7 +76,9 @@ class App:
     def asgi(self) -> Starlette:
         """Return the ASGI application: the routes and the page, inside the middleware."""
         every, origins = ["*"], self._origins
-        cors = Middleware(CORSMiddleware, allow_origins=origins, allow_methods=every, allow_headers=every)
+        cors = Middleware(
+            CORSMiddleware, allow_origins=origins, allow_methods=every, allow_headers=every
+        )
         gateway = Middleware(Gateway, service=self.service, hosts=self._hosts, origins=origins)
         return Starlette(
             routes=[*self._routes, Mount("/page", StaticFiles(directory=PAGE))],
@@ -79,23 +87,30 @@ class App:
         )
 
     async def _read(self, request: Request, kind: type[T]) -> tuple[T, Any, str]:
-        """Return the fields and the file of a request, and the account of its client. Raises Refusal."""
+        """Return the fields and the file of a request, and the account of its client. Raises
+        Refusal."""
         body, file = await bodies.read_request(request, kind, self.service.limits.body_bytes)
         return body, file, self._account(request, body)
 
     def _account(self, request: Request, body: Any = None) -> str:
-        """Return the name under which a client is counted. Raises Refusal (403) without a key that is needed.
+        """Return the name under which a client is counted. Raises Refusal (403) without a key that
+        is needed.
 
         The key is in the body, in the query string, or a bearer token.
         """
-        key_field = request.query_params.get("api_key") if body is None else body.api_key or body.apiKey
+        key_field = (
+            request.query_params.get("api_key") if body is None else body.api_key or body.apiKey
+        )
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         key = key_field or (token.strip() if scheme.lower() == "bearer" else None)
-        return account_of(key, self.service.keys, request.client.host if request.client else "unknown")
+        return account_of(
+            key, self.service.keys, request.client.host if request.client else "unknown"
+        )
 
     async def translate(self, request: Request) -> Response:
-        """Translate texts. With `Accept: text/event-stream` the answer is a stream of events: `part` with the
-        next part of the translation, and at the end `done` with the whole answer, or `error`."""
+        """Translate texts. With `Accept: text/event-stream` the answer is a stream of events:
+        `part` with the next part of the translation, and at the end `done` with the whole answer,
+        or `error`."""
         body, _, client = await self._read(request, bodies.TranslateBody)
         service, texts = self.service, [body.q] if isinstance(body.q, str) else body.q
         n_characters = service.limits.count_characters(texts)
@@ -109,7 +124,9 @@ class App:
             if plan.guess:
                 fields["detectedLanguage"] = [plan.guess] * len(variants)
             if body.alternatives:
-                fields["alternatives"] = [distinct[1 : 1 + body.alternatives] for distinct in variants]
+                fields["alternatives"] = [
+                    distinct[1 : 1 + body.alternatives] for distinct in variants
+                ]
             is_list = isinstance(body.q, list)
             return fields if is_list else {name: values[0] for name, values in fields.items()}
 
@@ -140,7 +157,8 @@ class App:
         return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
 
     async def translate_file(self, request: Request) -> Response:
-        """Translate a file and return a URL from which the translation can be downloaded for ten minutes."""
+        """Translate a file and return a URL from which the translation can be downloaded for ten
+        minutes."""
         service, size = self.service, request.headers.get("content-length", "")
         n_bytes = int(size) if size.isdecimal() and len(size) < 12 else service.limits.body_bytes
         address = account_of(None, (), request.client.host if request.client else "unknown")
@@ -148,9 +166,13 @@ class App:
             body, file, client = await self._read(request, bodies.PairBody)
             path = PurePath(file[0].replace("\\", "/") if file else "")
             if file is None:
-                raise Refusal(400, "the field file is missing: send the document in it (multipart/form-data)")
+                raise Refusal(
+                    400, "the field file is missing: send the document in it (multipart/form-data)"
+                )
             if path.suffix.lower() not in SUFFIXES:
-                raise Refusal(400, f"expected a file whose name ends in one of {', '.join(SUFFIXES)}")
+                raise Refusal(
+                    400, f"expected a file whose name ends in one of {', '.join(SUFFIXES)}"
+                )
             pair = None if body.source.lower() == AUTO else (body.source, body.target)
             source = DocumentSource(path.name, file[1], pair)
             data = await _while_connected(request, service.translate_file(source, body, client))
@@ -160,7 +182,9 @@ class App:
         while sum(map(len, self._files.values())) > KEPT_BYTES and len(self._files) > 1:
             del self._files[next(iter(self._files))]
         name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{path.stem[-80:]}_{body.target}{path.suffix}")
-        return json_response({"translatedFileUrl": f"{request.base_url}download_file/{token}/{name}"})
+        return json_response(
+            {"translatedFileUrl": f"{request.base_url}download_file/{token}/{name}"}
+        )
 
     async def download_file(self, request: Request) -> Response:
         """Download a translated file; needs the API key if keys are required."""
@@ -186,7 +210,9 @@ class App:
         plan = await self.service.plan(body, [body.q], client)
         pair = [" ".join(text.split()) for text in (body.q, body.s)]
         if not all(pair) or plan.is_copy:
-            raise Refusal(400, "a suggestion needs a text (q), and its translation (s) into another language")
+            raise Refusal(
+                400, "a suggestion needs a text (q), and its translation (s) into another language"
+            )
         path = self.suggestions / f"{plan.direction}.tsv"
         with open(path, "ab") as file:
             if file.tell() > SUGGESTION_BYTES:
@@ -211,7 +237,9 @@ class App:
     async def metrics(self, request: Request) -> Response:
         """Return the metrics for Prometheus; needs the API key if keys are required."""
         self._account(request)
-        return Response(generate_latest(self.service.metrics.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        return Response(
+            generate_latest(self.service.metrics.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4
+        )
 
     async def settings(self, request: Request) -> Response:
         """Return the limits and features of the server that the page needs."""

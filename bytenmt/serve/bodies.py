@@ -23,23 +23,24 @@ T = TypeVar("T")
 
 
 class KeyBody(Struct, kw_only=True):
-    """The API key, which any request may have. It may be sent as `Authorization: Bearer KEY` instead."""
+    """The API key, which any request may have. It may be sent as `Authorization: Bearer KEY`
+    instead."""
 
     api_key: str | None = None
     apiKey: str | None = None  # noqa: N815  # as some clients write it
 
 
 class PairBody(KeyBody, kw_only=True):
-    """The languages of a request to translate (codes of /languages; source may be auto). A document is in a
-    part named file."""
+    """The languages of a request to translate (codes of /languages; source may be auto). A document
+    is in a part named file."""
 
     source: str = "auto"
     target: str
 
 
 class TranslateBody(PairBody, kw_only=True):
-    """A text or a list of texts (q) to translate, plain or HTML, whose tags are kept; alternatives: how many
-    further translations of each plain text to return, at most 3."""
+    """A text or a list of texts (q) to translate, plain or HTML, whose tags are kept; alternatives:
+    how many further translations of each plain text to return, at most 3."""
 
     q: str | list[str]
     format: Literal["text", "html"] = "text"
@@ -62,10 +63,11 @@ class SuggestBody(PairBody, kw_only=True):
 async def read_request(
     request: Request, kind: type[T], body_bytes: int
 ) -> tuple[T, tuple[str, bytes] | None]:
-    """Return the fields of a request as a `kind`, and name and bytes of its uploaded file (None: no file).
+    """Return the fields of a request as a `kind`, and name and bytes of its uploaded file (None: no
+    file).
 
-    The fields come from the query string and the body (JSON, form or multipart). body_bytes: the most bytes
-    of a part of a form. Raises Refusal (400).
+    The fields come from the query string and the body (JSON, form or multipart). body_bytes: the
+    most bytes of a part of a form. Raises Refusal (400).
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     file: tuple[str, bytes] | None = None
@@ -78,7 +80,8 @@ async def read_request(
                     if isinstance(value, UploadFile):
                         file = value.filename or "", await value.read()
                 texts = {
-                    name: [text for text in form.getlist(name) if isinstance(text, str)] for name in form
+                    name: [text for text in form.getlist(name) if isinstance(text, str)]
+                    for name in form
                 }
                 fields |= _unpacked(texts)
         elif (body := (await request.body()).strip())[:1] == b"{" or media_type.endswith("json"):
@@ -89,21 +92,27 @@ async def read_request(
     except HTTPException as error:
         raise Refusal(400, f"Invalid form: {error.detail[:100]}") from None
     except (msgspec.MsgspecError, ValueError, LookupError, AttributeError, RecursionError) as error:
-        # Besides msgspec's: what is not UTF-8, too many fields, and the multipart parser's own failures.
+        # Besides msgspec's: what is not UTF-8, too many fields, and the multipart parser's own
+        # failures.
         raise Refusal(400, f"Invalid request: {str(error)[:200]}") from None
 
 
 def _fields(text: str) -> dict[str, Any]:
-    return _unpacked(parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS))
+    return _unpacked(
+        parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
+    )
 
 
 def _unpacked(fields: Mapping[str, list[str]]) -> dict[str, Any]:
     """Return fields with the value of those that have a single one."""
-    return {name: values[0] if len(values) == 1 else values for name, values in fields.items() if values}
+    return {
+        name: values[0] if len(values) == 1 else values for name, values in fields.items() if values
+    }
 
 
 def description(routes: Sequence[Route], kinds: Mapping[str, type[Struct]]) -> dict[str, Any]:
-    """Return the OpenAPI description of routes. kinds: request bodies by path; other routes are GET."""
+    """Return the OpenAPI description of routes. kinds: request bodies by path; other routes are
+    GET."""
     template = "#/components/schemas/{name}"
     references, schemas = msgspec.json.schema_components(kinds.values(), ref_template=template)
     of_path = dict(zip(kinds, references, strict=True))
@@ -114,7 +123,9 @@ def description(routes: Sequence[Route], kinds: Mapping[str, type[Struct]]) -> d
             "responses": {"default": {"description": "JSON"}},
         }
         if route.path in kinds:
-            operation["requestBody"] = {"content": dict.fromkeys(BODY_TYPES, {"schema": of_path[route.path]})}
+            operation["requestBody"] = {
+                "content": dict.fromkeys(BODY_TYPES, {"schema": of_path[route.path]})
+            }
         paths[route.path] = {"post" if route.path in kinds else "get": operation}
     info = {"title": "bytenmt", "version": __version__}
     return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}}

@@ -1,7 +1,8 @@
-"""Documents and HTML: each is read, and written, in a child process with limits of CPU time and memory.
+"""Documents and HTML: each is read, and written, in a child process with limits of CPU time and
+memory.
 
-Reading a hostile file can take any amount of time and memory: then its child ends, and the event loop has
-only waited. To write a document it is read once more.
+Reading a hostile file can take any amount of time and memory: then its child ends, and the event
+loop has only waited. To write a document it is read once more.
 """
 
 from __future__ import annotations
@@ -44,32 +45,36 @@ class DocumentSource(NamedTuple):
     pair: tuple[str, str] | None = None  # source and target language, None if not known
 
     def parse(self) -> Document:
-        """Return the parsed document. Raises BytenmtError, in whose message the file's name is left out."""
+        """Return the parsed document. Raises BytenmtError, in whose message the file's name is left
+        out."""
         path = Path(self.name)
         options = ReadOptions(formats.format_of(path), self.pair)
         return formats.read(self.data, options, f"the file{path.suffix}")
 
 
 def read(source: DocumentSource) -> list[CodedText]:
-    """Return the distinct lines of a file to translate, in order, as strings and codes (UnitLine.parts)."""
+    """Return the distinct lines of a file to translate, in order, as strings and codes
+    (UnitLine.parts)."""
     return lines_to_translate(source.parse())
 
 
 def write(source: DocumentSource, results: Sequence[LineTranslation]) -> bytes:
-    """Return the translated file. results: a translation for each line that `read` returns, in its order."""
+    """Return the translated file. results: a translation for each line that `read` returns, in its
+    order."""
     document = source.parse()
     translate(document, dict(zip(lines_to_translate(document), results, strict=True)))
     return document.dump()
 
 
 def run_task(function: Any, *arguments: Sequence[Any]) -> list[Any]:
-    """Return the list of what a function, `read` or `write`, returns for each document. Runs in a child.
+    """Return the list of what a function, `read` or `write`, returns for each document. Runs in a
+    child.
 
-    arguments: of the function, each as a list with an entry per document. Sets limits of CPU time and memory
-    for this process, and ends it if memory runs out.
+    arguments: of the function, each as a list with an entry per document. Sets limits of CPU time
+    and memory for this process, and ends it if memory runs out.
     """
-    # The parent decides when a child ends: a signal to the whole process group must not take the documents
-    # from a server that is about to answer them.
+    # The parent decides when a child ends: a signal to the whole process group must not take the
+    # documents from a server that is about to answer them.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     os.nice(max(0, NICENESS - os.nice(0)))
@@ -83,31 +88,42 @@ def run_task(function: Any, *arguments: Sequence[Any]) -> list[Any]:
     try:
         return list(map(function, *arguments))
     except (MemoryError, BytenmtError) as error:
-        if isinstance(error, BytenmtError) and getattr(error.__cause__, "code", None) != XML_NO_MEMORY:
+        if (
+            isinstance(error, BytenmtError)
+            and getattr(error.__cause__, "code", None) != XML_NO_MEMORY
+        ):
             raise
         os._exit(1)  # the heap may be in any state: end at once
 
 
 class DocumentPool:
-    """A pool of child processes that read and write documents: 2 to 4 (N_CHILDREN) at once, one a client."""
+    """A pool of child processes that read and write documents: 2 to 4 (N_CHILDREN) at once, one a
+    client."""
 
     def __init__(self) -> None:
         os.environ["PYTHONSAFEPATH"] = "1"  # no child runs a module of the current folder
         self._limiter = CapacityLimiter(N_CHILDREN)
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # of clients that wait
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = (
+            WeakValueDictionary()
+        )  # of clients that wait
 
     async def run(self, client: str, *task: Any) -> Any:
-        """Run `read` or `write` for several documents in a child process, and return the list of results.
+        """Run `read` or `write` for several documents in a child process, and return the list of
+        results.
 
-        task: the function, and its arguments, each as a list. client: has one task in work, others wait.
-        Raises Refusal: 400 for a malformed document, 413 for one that takes too much time or memory.
-        Cancelling it ends the child.
+        task: the function, and its arguments, each as a list. client: has one task in work, others
+        wait. Raises Refusal: 400 for a malformed document, 413 for one that takes too much time or
+        memory. Cancelling it ends the child.
         """
         turn = self._turns.setdefault(client, asyncio.Lock())
         try:
             async with turn:
-                return await to_process.run_sync(run_task, *task, cancellable=True, limiter=self._limiter)
+                return await to_process.run_sync(
+                    run_task, *task, cancellable=True, limiter=self._limiter
+                )
         except BrokenWorkerProcess:
-            raise Refusal(413, "the document takes too much time or memory to read or write") from None
+            raise Refusal(
+                413, "the document takes too much time or memory to read or write"
+            ) from None
         except BytenmtError as error:
             raise Refusal(400, str(error)) from None

@@ -1,4 +1,5 @@
-"""The middleware around every request: time and size, foreign pages, errors as JSON, metrics and the log."""
+"""The middleware around every request: time and size, foreign pages, errors as JSON, metrics and
+the log."""
 
 from __future__ import annotations
 
@@ -23,23 +24,32 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from bytenmt.serve.service import Service
 from bytenmt.serve.work_queue import Refusal
 
-SAFE_METHODS = ("GET", "HEAD", "OPTIONS")  # which change nothing; what they return, other sites cannot read
+SAFE_METHODS = (
+    "GET",
+    "HEAD",
+    "OPTIONS",
+)  # which change nothing; what they return, other sites cannot read
 LEFT = 499  # the status that is counted for a client that has left
-# Other sites do not embed what the server returns, and browsers do not take it for another kind of file.
-HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cross-origin-resource-policy", b"same-origin")]
+# Other sites do not embed what the server returns, and browsers do not take it for another kind of
+# file.
+HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
 logger = logging.getLogger(__package__)
 
 
 def account_of(key: str | None, keys: Sequence[str], address: str) -> str:
-    """Return the name under which a client is counted: a digest of its key, or without keys its address, of
-    IPv6 the /64 network, which one customer has for itself.
+    """Return the name under which a client is counted: a digest of its key, or without keys its
+    address, of IPv6 the /64 network, which one customer has for itself.
 
-    Raises Refusal (403) for a key that is missing or unknown. The digests, of one length, are compared with
-    those of all keys in full, which takes the same time for every key.
+    Raises Refusal (403) for a key that is missing or unknown. The digests, of one length, are
+    compared with those of all keys in full, which takes the same time for every key.
     """
     if keys:
         digest, *digests = (
-            hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in (key or "", *keys)
+            hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+            for text in (key or "", *keys)
         )
         if not any([hmac.compare_digest(digest, other) for other in digests]):
             needed = "an API key is required: send it as api_key, or as Authorization: Bearer KEY"
@@ -52,7 +62,9 @@ def account_of(key: str | None, keys: Sequence[str], address: str) -> str:
     return address.removeprefix("::ffff:")
 
 
-def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(
+    value: Any, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     """Return a response with a value as its JSON body."""
     return Response(msgspec.json.encode(value), status, headers, media_type="application/json")
 
@@ -73,15 +85,20 @@ def refusal_of(service: Service, error: BaseException) -> Refusal:
 
 
 class Gateway:
-    """ASGI middleware that limits, checks, counts and logs every request, and answers errors as JSON.
+    """ASGI middleware that limits, checks, counts and logs every request, and answers errors as
+    JSON.
 
-    hosts: names of the server in Host headers, such as *.example.org. A page of an attacker whose own domain
-    resolves to 127.0.0.1 (DNS rebinding) cannot name another one there. origins: sites, such as
-    https://example.org, whose pages may use the server besides its own; * is any. A browser sends requests of
-    any page to any address, and tells the page's site in a header that the page cannot forge.
+    hosts: names of the server in Host headers, such as *.example.org. A page of an attacker whose
+    own domain resolves to 127.0.0.1 (DNS rebinding) cannot name another one there. origins: sites,
+    such as
+    https://example.org, whose pages may use the server besides its own; * is any. A browser sends
+    requests of any page to any address, and tells the page's site in a header that the page cannot
+    forge.
     """
 
-    def __init__(self, app: ASGIApp, service: Service, hosts: Sequence[str], origins: Sequence[str]) -> None:
+    def __init__(
+        self, app: ASGIApp, service: Service, hosts: Sequence[str], origins: Sequence[str]
+    ) -> None:
         self._app, self._service, self._origins = app, service, {*origins}
         names = "|".join(re.escape(name.lower()).replace(r"\*", ".*") for name in hosts)
         self._own_name = re.compile(rf"({names})(:\d+)?")
@@ -93,7 +110,9 @@ class Gateway:
         service, limits, began = self._service, self._service.limits, time.monotonic()
         status = n_received = 0
         # The route has neither a token nor the name of a file.
-        matching = (route.path for route in scope["app"].routes if route.matches(scope)[0] is not Match.NONE)
+        matching = (
+            route.path for route in scope["app"].routes if route.matches(scope)[0] is not Match.NONE
+        )
         path = next(matching, "(unknown)")
 
         async def limited_receive() -> Message:
@@ -119,7 +138,9 @@ class Gateway:
         except (Exception, asyncio.CancelledError) as error:
             refusal = refusal_of(service, error)
             if not (status or isinstance(error, ClientDisconnect)):
-                wait = {} if refusal.retry_after is None else {"retry-after": f"{refusal.retry_after}"}
+                wait = (
+                    {} if refusal.retry_after is None else {"retry-after": f"{refusal.retry_after}"}
+                )
                 answer = json_response({"error": refusal.message}, refusal.status, wait)
                 await answer(scope, receive, noting_send)
         finally:
@@ -127,15 +148,21 @@ class Gateway:
             service.metrics.requests.labels(path, status or LEFT).inc()
             service.metrics.seconds.labels(path).observe(seconds)
             client = (scope.get("client") or ["-"])[0]
-            logger.info("%s %s %s %d %.3f s", client, scope["method"], path, status or LEFT, seconds)
+            logger.info(
+                "%s %s %s %d %.3f s", client, scope["method"], path, status or LEFT, seconds
+            )
 
     def _check(self, headers: Headers, path: str, method: str) -> None:
-        """Raise Refusal: 400 for a name that is not the server's (probes ask by its address), 403 for a page
-        of a site that is not allowed."""
+        """Raise Refusal: 400 for a name that is not the server's (probes ask by its address), 403
+        for a page of a site that is not allowed."""
         host = headers.get("host", "")
         if not (path in ("/health", "/ready") or self._own_name.fullmatch(host.lower())):
-            raise Refusal(400, f"the name {host[:100]!r} is not allowed for this server: see --allowed-host")
+            raise Refusal(
+                400, f"the name {host[:100]!r} is not allowed for this server: see --allowed-host"
+            )
         for origin in () if method in SAFE_METHODS else headers.getlist("origin"):
             is_own = origin.partition("://")[2] == host
             if not (is_own or {origin, "*"} & self._origins):
-                raise Refusal(403, f"pages of {origin[:100]!r} are not allowed: see --allowed-origin")
+                raise Refusal(
+                    403, f"pages of {origin[:100]!r} are not allowed: see --allowed-origin"
+                )

@@ -24,8 +24,9 @@ NAMES_IN_ENGLISH = """
 NAMES = dict(pair.split(":") for pair in NAMES_IN_ENGLISH.split())
 CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
 SAMPLE_CHARACTERS = 2_000  # of a text, which are looked at to detect its language
-# A text is in a language that no model translates where that is likelier than all others together, and so
-# many times likelier than each one of the server: the identifier knows dialects and close relatives, too.
+# A text is in a language that no model translates where that is likelier than all others together,
+# and so many times likelier than each one of the server: the identifier knows dialects and close
+# relatives, too.
 SURELY, TIMES = 0.5, 10.0
 
 
@@ -42,8 +43,14 @@ class Direction(NamedTuple):
     def parse(text: str) -> Direction:
         """Parse a pair such as en-de, or zh-Hans:en if a code has a hyphen. Raises BytenmtError."""
         parts = text.split(":" if ":" in text else "-")
-        if len(parts) != 2 or not all(CODE.fullmatch(part) for part in parts) or parts[0] == parts[1]:
-            raise BytenmtError(f"{text!r} is not a language pair: expected one such as en-de or zh-Hans:en")
+        if (
+            len(parts) != 2
+            or not all(CODE.fullmatch(part) for part in parts)
+            or parts[0] == parts[1]
+        ):
+            raise BytenmtError(
+                f"{text!r} is not a language pair: expected one such as en-de or zh-Hans:en"
+            )
         return Direction(*parts)
 
 
@@ -74,17 +81,24 @@ class ServedLanguages:
         wanted = code.replace("_", "-").casefold()
         served = {name.replace("_", "-").casefold(): name for name in reversed(self.all)}
         by_language = {tag.partition("-")[0]: name for tag, name in served.items()}
-        if match := served.get(wanted) or served.get(wanted.partition("-")[0]) or by_language.get(wanted):
+        if (
+            match := served.get(wanted)
+            or served.get(wanted.partition("-")[0])
+            or by_language.get(wanted)
+        ):
             return match
         raise Refusal(400, f"{code[:50]!r} is not a served language: see /languages")
 
     def listed(self) -> list[dict[str, Any]]:
-        """Return the languages as LibreTranslate lists them: a source stands among its own targets, too."""
+        """Return the languages as LibreTranslate lists them: a source stands among its own targets,
+        too."""
         return [
             {
                 "code": code,
                 "name": name_of(code),
-                "targets": sorted({code, *(to for source, to in self.directions if source == code)}),
+                "targets": sorted(
+                    {code, *(to for source, to in self.directions if source == code)}
+                ),
             }
             for code in self.all
         ]
@@ -92,8 +106,8 @@ class ServedLanguages:
     def guesses(self, text: str) -> list[LanguageGuess]:
         """Return all languages of the server, the likeliest first.
 
-        Before them comes a language that is not served, if the text is surely in it. The first call loads the
-        identifier, which takes a second.
+        Before them comes a language that is not served, if the text is surely in it. The first call
+        loads the identifier, which takes a second.
         """
         shares = dict(_identifier().rank(text[:SAMPLE_CHARACTERS]))
         served = {code: shares.get(_primary(code), 0.0) for code in self.all}

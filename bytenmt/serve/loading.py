@@ -26,11 +26,12 @@ def load_models(
 ) -> dict[Direction, DirectionWorkers]:
     """Return models that are ready to translate, with glossaries. Raises BytenmtError.
 
-    models: PAIR=RUN each, as en-de=runs/a; several of one pair decode as an ensemble. options: by name, those
-    left out at their defaults: settings of the search, keep (classes of spans), glossary (a sequence of
-    PAIR=FILE), reverse (bool: rerank by the model of the opposite direction, if there is one), precision, and
-    threads (of the model that uses several; the cores less one for each model). reporter: shows warnings of
-    the models that are loaded.
+    models: PAIR=RUN each, as en-de=runs/a; several of one pair decode as an ensemble. options: by
+    name, those left out at their defaults: settings of the search, keep (classes of spans),
+    glossary (a sequence of PAIR=FILE), reverse (bool: rerank by the model of the opposite
+    direction, if there is one), precision, and
+    threads (of the model that uses several; the cores less one for each model). reporter: shows
+    warnings of the models that are loaded.
     """
     settings = {name: value for name, value in options.items() if name in TABLE or name == "keep"}
     Settings.from_dict(settings, option_name)  # what contradicts each other shows here
@@ -40,8 +41,8 @@ def load_models(
     glossaries = _by_direction(options.get("glossary", ()), "--glossary")
     for direction in glossaries.keys() - runs.keys():
         raise BytenmtError(f"--glossary {direction}: no model translates in this direction")
-    # Threads synchronise hundreds of times per decode step, so each needs a core of its own. One model at a
-    # time uses several; the others have one each, and so has the HTTP server.
+    # Threads synchronise hundreds of times per decode step, so each needs a core of its own. One
+    # model at a time uses several; the others have one each, and so has the HTTP server.
     threads = options.get("threads") or max(1, min(MAX_THREADS, n_cores() - len(runs)))
     workers = dict[Direction, DirectionWorkers]()
     for direction, paths in runs.items():
@@ -50,7 +51,9 @@ def load_models(
         spec = EngineSpec(AUTO, "cpu", options.get("precision", AUTO), threads, reverse=reverse)
         runtime = load_runs(paths, spec, reporter)
         terms = Glossary(
-            term for path in glossaries.get(direction, ()) for term in Glossary.from_file(path).terms
+            term
+            for path in glossaries.get(direction, ())
+            for term in Glossary.from_file(path).terms
         )
         with_terms = settings | ({"glossary": terms} if terms.terms else {})
         translator = Translator.from_runtime(runtime, **with_terms)
@@ -77,9 +80,12 @@ def _by_direction(values: Sequence[str], option: str) -> dict[Direction, list[Pa
 
 
 def read_keys(path: Path) -> list[str]:
-    """Return the API keys of a file, one per line; # starts a comment line. Raises BytenmtError if none."""
+    """Return the API keys of a file, one per line; # starts a comment line. Raises BytenmtError if
+    none."""
     lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     keys = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     if not keys:
-        raise BytenmtError(f"{path} contains no API key: give one per line, or leave out --api-keys")
+        raise BytenmtError(
+            f"{path} contains no API key: give one per line, or leave out --api-keys"
+        )
     return keys

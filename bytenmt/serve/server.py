@@ -32,7 +32,8 @@ class GracefulServer(uvicorn.Server):
         self._service = app.service
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to end the server, at a second signal at once; uvicorn's would raise it again at the end."""
+        """Begin to end the server, at a second signal at once; uvicorn's would raise it again at
+        the end."""
         self.force_exit = self.should_exit
         self.should_exit = True
 
@@ -68,8 +69,11 @@ def listening(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        raise BytenmtError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
-    # Connections inherit it: no packet waits until the one before it is confirmed, which takes 40 ms.
+        raise BytenmtError(
+            f"cannot listen on {host}, port {port}: {error.strerror or error}"
+        ) from None
+    # Connections inherit it: no packet waits until the one before it is confirmed, which takes 40
+    # ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 

@@ -1,4 +1,5 @@
-"""Translate texts and documents for an event loop: detect the language, find the model, ask its worker."""
+"""Translate texts and documents for an event loop: detect the language, find the model, ask its
+worker."""
 
 from __future__ import annotations
 
@@ -24,13 +25,27 @@ from bytenmt.serve.worker import Worker
 
 AUTO = "auto"
 MOST_ALTERNATIVES = 3  # to a best translation
-BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # of histograms, in seconds
+BOUNDS = (
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+)  # of histograms, in seconds
 
 prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # when each counter was made
 
 
 class Metrics:
-    """The Prometheus metrics of a server, a field each; `registry` has them and those of the process."""
+    """The Prometheus metrics of a server, a field each; `registry` has them and those of the
+    process."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
@@ -38,8 +53,12 @@ class Metrics:
         common: dict[str, Any] = {"namespace": "bytenmt", "registry": self.registry}
         Gauge("build_info", "The version.", ["version"], **common).labels(__version__).set(1)
         self.requests = Counter("requests", "Answered requests.", ["path", "status"], **common)
-        self.seconds = Histogram("request_seconds", "Until the answer.", ["path"], buckets=BOUNDS, **common)
-        self.source_bytes = Counter("source_bytes", "Bytes that models translated.", ["direction"], **common)
+        self.seconds = Histogram(
+            "request_seconds", "Until the answer.", ["path"], buckets=BOUNDS, **common
+        )
+        self.source_bytes = Counter(
+            "source_bytes", "Bytes that models translated.", ["direction"], **common
+        )
         self.in_flight = Gauge("requests_in_flight", "Requests that wait or are decoded.", **common)
 
 
@@ -59,12 +78,14 @@ class TranslationPlan(NamedTuple):
 
     @property
     def is_copy(self) -> bool:
-        """Return whether the texts are in the target language already; then they are returned unchanged."""
+        """Return whether the texts are in the target language already; then they are returned
+        unchanged."""
         return self.direction.source == self.direction.target
 
 
 def split_lines(text: str) -> tuple[list[bytes], list[str]]:
-    """Return the stripped, non-blank lines of a text, and the white space before, between and after them.
+    """Return the stripped, non-blank lines of a text, and the white space before, between and after
+    them.
 
     There is one separator more than lines: separators[i] stands before lines[i].
     """
@@ -81,7 +102,8 @@ def split_lines(text: str) -> tuple[list[bytes], list[str]]:
 
 @dataclass
 class Service:
-    """Translates texts and documents for the routes of the server, by its models, within its limits."""
+    """Translates texts and documents for the routes of the server, by its models, within its
+    limits."""
 
     models: dict[Direction, DirectionWorkers]
     keys: Sequence[str] = ()  # API keys, of which a client needs one; empty: none is needed
@@ -93,7 +115,9 @@ class Service:
         self.languages = ServedLanguages(list(self.models))
         self.queue = WorkQueue(self.limits)
         self.metrics.in_flight.set_function(lambda: self.queue.n_requests)
-        self.uploads = WorkQueue(self.limits._replace(seconds=math.inf))  # they do not keep texts waiting
+        self.uploads = WorkQueue(
+            self.limits._replace(seconds=math.inf)
+        )  # they do not keep texts waiting
         self.documents = DocumentPool()
 
     def why_not_ready(self) -> str | None:
@@ -109,7 +133,8 @@ class Service:
     async def plan(self, body: PairBody, texts: Sequence[str], client: str) -> TranslationPlan:
         """Choose the direction of a request, detecting its source language if that is "auto".
 
-        client: its account, see account_of. Raises Refusal (400) for a direction that is not served.
+        client: its account, see account_of. Raises Refusal (400) for a direction that is not
+        served.
         """
         guess, target = None, self.languages.known(body.target)
         if body.source.lower() == AUTO:
@@ -117,8 +142,12 @@ class Service:
         source = guess.language if guess else self.languages.known(body.source)
         plan = TranslationPlan(Direction(source, target), guess, client)
         if not (plan.is_copy or plan.direction in self.models):
-            detected = f"the text is in {name_of(source)} ({source}), as detected: " if guess else ""
-            raise Refusal(400, f"{detected}no model translates from {source} into {target}: see /languages")
+            detected = (
+                f"the text is in {name_of(source)} ({source}), as detected: " if guess else ""
+            )
+            raise Refusal(
+                400, f"{detected}no model translates from {source} into {target}: see /languages"
+            )
         return plan
 
     async def translate(
@@ -128,9 +157,11 @@ class Service:
         body: TranslateBody,
         on_part: Callable[[str], object] | None = None,
     ) -> list[list[str]]:
-        """Return the translations of each text, distinct, the best first; of HTML one. It can be cancelled.
+        """Return the translations of each text, distinct, the best first; of HTML one. It can be
+        cancelled.
 
-        on_part: for a single plain text, called with its next translated sentences, also by other threads.
+        on_part: for a single plain text, called with its next translated sentences, also by other
+        threads.
         """
         if plan.is_copy:
             return [[text] for text in texts]
@@ -146,7 +177,9 @@ class Service:
         def add(line: int, part: bytes) -> None:
             """Pass on a part of a line, and what stands between it and the line before."""
             nonlocal n_begun
-            if (text := "".join(split[0][1][n_begun : line + 1]) + part.decode()) and on_part is not None:
+            if (
+                text := "".join(split[0][1][n_begun : line + 1]) + part.decode()
+            ) and on_part is not None:
                 on_part(text)
             n_begun = max(n_begun, line + 1)
 
@@ -160,12 +193,17 @@ class Service:
         if is_streamed:
             add(len(split[0][0]), b"")
         return [
-            list(dict.fromkeys(_variant(separators, of_lines, k) for k in range(1 + MOST_ALTERNATIVES)))
+            list(
+                dict.fromkeys(
+                    _variant(separators, of_lines, k) for k in range(1 + MOST_ALTERNATIVES)
+                )
+            )
             for (_, separators), of_lines in zip(split, results, strict=True)
         ]
 
     async def translate_file(self, file: DocumentSource, body: PairBody, client: str) -> bytes:
-        """Return the bytes of a translated document, doubtful units marked for review. Raises Refusal."""
+        """Return the bytes of a translated document, doubtful units marked for review. Raises
+        Refusal."""
         (lines,) = await self.documents.run(client, read, [file])
         texts = ["".join(part for part in line if isinstance(part, str)) for line in lines]
         plan = await self.plan(body, texts, client)
@@ -173,21 +211,33 @@ class Service:
             return (await self._translate_documents([file], [lines], plan, is_judged=True))[0]
 
     async def _translate_documents(
-        self, files: Sequence[DocumentSource], lines: Sequence[Any], plan: TranslationPlan, is_judged: bool
+        self,
+        files: Sequence[DocumentSource],
+        lines: Sequence[Any],
+        plan: TranslationPlan,
+        is_judged: bool,
     ) -> list[bytes]:
         """Return files with their lines translated. is_judged: whether doubtful units are marked."""
         if plan.is_copy:
             return [file.data for file in files]
         results = await self._translate_lines(lines, plan, is_judged=is_judged)
-        made = [[LineTranslation(one.parts, one.best.flags or ()) for one in of_file] for of_file in results]
+        made = [
+            [LineTranslation(one.parts, one.best.flags or ()) for one in of_file]
+            for of_file in results
+        ]
         files = [file._replace(pair=file.pair or (*plan.direction,)) for file in files]
         translated: list[bytes] = await self.documents.run(plan.client, write, files, made)
         return translated
 
     async def _translate_lines(
-        self, groups: Sequence[Sequence[SourceLine]], plan: TranslationPlan, n_more: int = 0, **options: Any
+        self,
+        groups: Sequence[Sequence[SourceLine]],
+        plan: TranslationPlan,
+        n_more: int = 0,
+        **options: Any,
     ) -> list[list[TranslationResult]]:
-        """Return the results of the lines of each group. n_more: alternatives. options: of TranslationJob."""
+        """Return the results of the lines of each group. n_more: alternatives. options: of
+        TranslationJob."""
         model = self.models[plan.direction]
         worker = model.alternatives if n_more else model.worker
         lines = list(chain.from_iterable(groups))
@@ -200,5 +250,8 @@ class Service:
 
 def _variant(separators: Sequence[str], results: Sequence[TranslationResult], k: int) -> str:
     """Return a text with the k-th hypotheses of its lines, or the best one where a line has fewer."""
-    texts = [result.hypotheses[k if k < len(result.hypotheses) else 0].text.decode() for result in results]
+    texts = [
+        result.hypotheses[k if k < len(result.hypotheses) else 0].text.decode()
+        for result in results
+    ]
     return "".join(part for pair in zip(separators, [*texts, ""], strict=True) for part in pair)

@@ -1,4 +1,5 @@
-"""The work that a server has admitted: limits in all and for each client, and when there will be room."""
+"""The work that a server has admitted: limits in all and for each client, and when there will be
+room."""
 
 from __future__ import annotations
 
@@ -13,13 +14,15 @@ BYTES_A_CHARACTER = 100  # of a request: documents have far more bytes than text
 LONGEST_REQUESTS = 50  # so many of the longest texts may wait altogether
 CLIENT_SHARE = 4  # a client may have a quarter of the queue
 ESTIMATED_SHARE = 0.5  # of Limits.seconds for the work that waits: more comes before it is done
-ASSUMED_SPEED = 5000.0  # characters a second of a small int8 model on one core, until the speed is measured
+ASSUMED_SPEED = (
+    5000.0  # characters a second of a small int8 model on one core, until the speed is measured
+)
 REMEMBERED_SECONDS = 60.0  # of work, in which the measured speed is forgotten to a third
 
 
 class Refusal(Exception):
-    """Raised to answer a request with an error: HTTP status, one line for the client, and the seconds after
-    which it may try again (None: not said)."""
+    """Raised to answer a request with an error: HTTP status, one line for the client, and the
+    seconds after which it may try again (None: not said)."""
 
     def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
@@ -42,7 +45,9 @@ class Limits(NamedTuple):
         """Return how many characters texts count in a queue. Raises Refusal (413) above the limit."""
         n_characters = sum(len(text) or 1 for text in texts)
         if n_characters > self.characters:
-            raise Refusal(413, f"the texts have {n_characters:,} characters: at most {self.characters:,}")
+            raise Refusal(
+                413, f"the texts have {n_characters:,} characters: at most {self.characters:,}"
+            )
         return n_characters + len(texts)
 
 
@@ -57,7 +62,10 @@ class WorkQueue:
         self.n_requests = self.n_characters = 0
         self._requests_of: Counter[str] = Counter()
         self._characters_of: Counter[str] = Counter()
-        self._done, self._seconds = ASSUMED_SPEED, 1.0  # characters of late, and the time that they took
+        self._done, self._seconds = (
+            ASSUMED_SPEED,
+            1.0,
+        )  # characters of late, and the time that they took
         self._last = 0.0  # when a request was answered, or began in an empty queue
 
     @property
@@ -73,8 +81,8 @@ class WorkQueue:
     def admitted(self, client: str, n_characters: int) -> Iterator[None]:
         """Count a request of a client while the context is open.
 
-        Raises Refusal (429) before it if the queue, or the quarter of it that one client may have, is full,
-        or if others wait and all would probably take more than half of Limits.seconds.
+        Raises Refusal (429) before it if the queue, or the quarter of it that one client may have,
+        is full, or if others wait and all would probably take more than half of Limits.seconds.
         """
         has_share = (
             self._requests_of[client] < max(1, self._limits.queue // CLIENT_SHARE)
@@ -89,9 +97,14 @@ class WorkQueue:
         self._count(client, 1, n_characters)
         try:
             yield
-            elapsed = time.monotonic() - self._last  # a request that failed tells nothing of the speed
+            elapsed = (
+                time.monotonic() - self._last
+            )  # a request that failed tells nothing of the speed
             kept = math.exp(-elapsed / REMEMBERED_SECONDS)
-            self._done, self._seconds = kept * self._done + n_characters, kept * self._seconds + elapsed
+            self._done, self._seconds = (
+                kept * self._done + n_characters,
+                kept * self._seconds + elapsed,
+            )
             self._last += elapsed
         finally:
             self._count(client, -1, -n_characters)

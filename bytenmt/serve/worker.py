@@ -1,7 +1,7 @@
 """A thread that owns an engine and translates the lines of many requests.
 
-Lines are admitted as slots become free, so that load makes batches larger instead of queues longer; those of
-clients that have left are dropped at once.
+Lines are admitted as slots become free, so that load makes batches larger instead of queues longer;
+those of clients that have left are dropped at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from bytenmt.decoding.scheduler import Scheduler
 from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.judge import Judge
 
-# An engine has slots for as many lines of this length as are decoded at once, but not more than MAX_SLOTS.
+# An engine has slots for as many lines of this length as are decoded at once, but not more than
+# MAX_SLOTS.
 USUAL_LINE_BYTES = 249
 MAX_SLOTS = 64
 BEGIN_SECONDS = 0.02  # for splitting jobs into requests, before the next decoding steps
@@ -31,22 +32,30 @@ BEGIN_SECONDS = 0.02  # for splitting jobs into requests, before the next decodi
 
 @dataclass(eq=False)
 class TranslationJob:
-    """Lines of one request for a Worker, which sets the future `results`. Cancelling it drops the lines."""
+    """Lines of one request for a Worker, which sets the future `results`. Cancelling it drops the
+    lines."""
 
-    lines: Sequence[SourceLine]  # each is UTF-8, or the strings and inline codes of a document's line
+    lines: Sequence[
+        SourceLine
+    ]  # each is UTF-8, or the strings and inline codes of a document's line
     client: str = ""  # name of the client; clients take turns
     is_judged: bool = False  # whether the best hypotheses get flags
-    on_part: Callable[[int, bytes], object] | None = None  # gets a line's index and its next sentences
+    on_part: Callable[[int, bytes], object] | None = (
+        None  # gets a line's index and its next sentences
+    )
     results: Future[list[TranslationResult]] = field(default_factory=Future, init=False)
     batch: LineBatch = field(init=False)  # the lines as requests to the engine; set by the worker
-    n_sent: tuple[int, int] = field(default=(0, 0), init=False)  # to on_part: lines, bytes of the next
+    n_sent: tuple[int, int] = field(
+        default=(0, 0), init=False
+    )  # to on_part: lines, bytes of the next
 
 
 class Worker:
     """A thread with one engine, which decodes the lines of all submitted jobs in common batches.
 
-    It starts at once. translator: the model and its settings; of it the thread makes an engine for the first
-    job, and again after that has failed. judge: flags the translations of jobs with is_judged.
+    It starts at once. translator: the model and its settings; of it the thread makes an engine for
+    the first job, and again after that has failed. judge: flags the translations of jobs with
+    is_judged.
     """
 
     def __init__(self, translator: Translator, judge: Judge) -> None:
@@ -57,8 +66,11 @@ class Worker:
         self._requests: dict[int, tuple[TranslationJob, Request]] = {}  # by the scheduler's numbers
         Thread(target=self._run, name="translator", daemon=True).start()
 
-    async def translate(self, lines: Sequence[SourceLine], **options: Any) -> list[TranslationResult]:
-        """Return a result for each line, in order; can be cancelled. options: fields of TranslationJob."""
+    async def translate(
+        self, lines: Sequence[SourceLine], **options: Any
+    ) -> list[TranslationResult]:
+        """Return a result for each line, in order; can be cancelled. options: fields of
+        TranslationJob."""
         return await asyncio.wrap_future(self.submit(TranslationJob(lines, **options)))
 
     def submit(self, job: TranslationJob) -> Future[list[TranslationResult]]:
@@ -76,7 +88,9 @@ class Worker:
             try:
                 if self._scheduler is not None and self._jobs:
                     self._advance(self._scheduler)
-            except Exception as error:  # the engine is in no known state: it and its lines are given up
+            except (
+                Exception
+            ) as error:  # the engine is in no known state: it and its lines are given up
                 self._scheduler, jobs, self._jobs = None, self._jobs, set()
                 self._requests.clear()
                 for job in jobs:
@@ -87,7 +101,9 @@ class Worker:
         try:
             translator = self._translator
             if self._scheduler is None:
-                usual = translator.capacity(min(USUAL_LINE_BYTES, translator.settings.max_source_bytes))
+                usual = translator.capacity(
+                    min(USUAL_LINE_BYTES, translator.settings.max_source_bytes)
+                )
                 self._scheduler = Scheduler(translator.make_engine(min(MAX_SLOTS, usual)))
             job.batch = translator.batch(job.lines)
             self._jobs.add(job)
@@ -105,7 +121,8 @@ class Worker:
             self._report(job)
 
     def _report(self, job: TranslationJob) -> None:
-        """Pass on sentences that are done, up to the first one that is not, and the results if all are."""
+        """Pass on sentences that are done, up to the first one that is not, and the results if all
+        are."""
         line, n_bytes = job.n_sent
         is_complete = job.on_part is not None
         while is_complete and line < len(job.lines):
@@ -117,8 +134,11 @@ class Worker:
             results = job.batch.results()
             self._end(job, self._judge.flag(results) if job.is_judged else results)
 
-    def _end(self, job: TranslationJob, outcome: list[TranslationResult] | Exception | None = None) -> None:
-        """Forget a job with what it has in the scheduler. outcome: its result, None if it was cancelled."""
+    def _end(
+        self, job: TranslationJob, outcome: list[TranslationResult] | Exception | None = None
+    ) -> None:
+        """Forget a job with what it has in the scheduler. outcome: its result, None if it was
+        cancelled."""
         if job in self._jobs:
             self._jobs.remove(job)
             if self._scheduler is not None:

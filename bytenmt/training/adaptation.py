@@ -1,10 +1,13 @@
 """Adapt a model to the pairs of a translation memory, without its former training text.
 
-1. Some of the pairs are held out. The model is trained on the others until it gets no better on these; if
-   they are too few to tell, for a fixed number of updates. Only the tables of long n-grams and of words
-   learn: other text has others and hardly reads the rows that change, so that little of it is forgotten. Of
-   a model without such tables all weights learn, at a low rate.
-2. Of a small memory the held-out pairs are learned too: the model is trained on all pairs for as many
+1. Some of the pairs are held out. The model is trained on the others until it gets no better on
+  these; if
+   they are too few to tell, for a fixed number of updates. Only the tables of long n-grams and of
+   words
+   learn: other text has others and hardly reads the rows that change, so that little of it is
+   forgotten. Of a model without such tables all weights learn, at a low rate.
+2. Of a small memory the held-out pairs are learned too: the model is trained on all pairs for as
+  many
    updates.
 """
 
@@ -58,7 +61,8 @@ Pair = tuple[str, str]
 
 
 class Measurement(NamedTuple):
-    """The quality of a model on some pairs: likelihood of the references, and chrF of its translations."""
+    """The quality of a model on some pairs: likelihood of the references, and chrF of its
+    translations."""
 
     bits: float  # per byte of the references given their sources, EOS included
     chrf: float  # 0 to 100
@@ -82,8 +86,9 @@ def adapt(
     seed: int = 1,
     reporter: Reporter = SILENT,
 ) -> AdaptationReport:
-    """Fine-tune a translation model on (source, target) pairs, as of a translation memory, and lose little on
-    other text; write it as output/model.safetensors, in the precision of the model's file.
+    """Fine-tune a translation model on (source, target) pairs, as of a translation memory, and lose
+    little on other text; write it as output/model.safetensors, in the precision of the model's
+    file.
 
     model: a run folder or a weights file; names: of the memories, recorded in the new file. Raises
     BytenmtError, and writes no model, where the pairs are too few or do not help.
@@ -91,10 +96,14 @@ def adapt(
     stored = read_run(model)[1]
     config = stored.config
     if not config.model.source:
-        raise BytenmtError(f"{model} was trained without a source: it cannot be adapted to translations")
+        raise BytenmtError(
+            f"{model} was trained without a source: it cannot be adapted to translations"
+        )
     unique = list(dict(pairs).items())  # the later translation of a source
     if len(unique) < FEWEST_PAIRS:
-        raise DataError(f"{len(unique)} different pairs: a model is adapted to {FEWEST_PAIRS} or more")
+        raise DataError(
+            f"{len(unique)} different pairs: a model is adapted to {FEWEST_PAIRS} or more"
+        )
     random.Random(seed).shuffle(unique)
     n_held_out = min(MOST_HELD_OUT, math.ceil(HELD_OUT_SHARE * len(unique)))
     held_out, learned = unique[:n_held_out], unique[n_held_out:]
@@ -159,7 +168,9 @@ def _train(
     valid_every = n_updates or min(25, 2 * math.ceil(n_bytes / max_tokens))
     limits = config.data.max_source_bytes, config.data.max_target_bytes
     learned, valid = (_corpus(some, limits) for some in (pairs, held_out))
-    objective = TranslationObjective(msgspec.structs.replace(config, train=settings), learned, valid)
+    objective = TranslationObjective(
+        msgspec.structs.replace(config, train=settings), learned, valid
+    )
     trainer = Trainer(objective.config, CPU, objective=objective)
     trainer.begin_with(dict(start), Path("the model"))
     progress, best = trainer.progress, start
@@ -176,14 +187,17 @@ def _train(
             if n_updates or bits < (math.inf if progress.best is None else progress.best):
                 progress.best, progress.best_update, progress.waited = bits, progress.update, 0
                 best = {
-                    name: tensor.detach().clone() for name, tensor in model_tensors(trainer.model).items()
+                    name: tensor.detach().clone()
+                    for name, tensor in model_tensors(trainer.model).items()
                 }
         if is_last or stopped_early(settings, progress):
             break
     return best, progress.best_update
 
 
-def _corpus(pairs: Sequence[Pair], limits: tuple[int | None, int | None] = (None, None)) -> ParallelCorpus:
+def _corpus(
+    pairs: Sequence[Pair], limits: tuple[int | None, int | None] = (None, None)
+) -> ParallelCorpus:
     contents = ("".join(f"{pair[side]}\n" for pair in pairs).encode() for side in (0, 1))
     source, target = (TextFile.from_bytes(content, "the pairs") for content in contents)
     return ParallelCorpus.from_texts(source, target, *limits)
@@ -193,7 +207,9 @@ def _measure(model: Path, pairs: Sequence[Pair], reporter: Reporter = SILENT) ->
     """Measure a model as it is used: its weights file, by the engine that translates."""
     runtime = load_runs([model], EngineSpec(AUTO, "cpu", AUTO, 1), reporter)
     translator = Translator.from_runtime(runtime, Settings.from_dict({}))
-    texts = [text.decode() for text in translator.translate([source.encode() for source, _ in pairs])]
+    texts = [
+        text.decode() for text in translator.translate([source.encode() for source, _ in pairs])
+    ]
     chrf = text_scores(texts, [target for _, target in pairs]).chrf
     corpus = _corpus(pairs)
     bits = bits_per_byte(log_probabilities(runtime.make_reader(), corpus), corpus.target_lengths)

@@ -20,7 +20,12 @@ from bytenmt.config.tree import assign, assign_value, merge, merge_settings
 from bytenmt.errors import BytenmtError, ConfigError
 
 GPU_BATCH = 8  # times a preset's batch, where there is a GPU and train.max_tokens is not set
-LIMITS = ("max_updates", "max_epochs", "max_minutes", "patience")  # of train: what --resume may change
+LIMITS = (
+    "max_updates",
+    "max_epochs",
+    "max_minutes",
+    "patience",
+)  # of train: what --resume may change
 
 
 def configuration(
@@ -34,14 +39,15 @@ def configuration(
     init_from: Path | None = None,
     on_gpu: bool = False,
 ) -> Config:
-    """Return the configuration to train the folder `run` with: a new one, or with `resume` and a checkpoint
-    in the folder that of the run, of which the other arguments may change only LIMITS, as max_updates.
+    """Return the configuration to train the folder `run` with: a new one, or with `resume` and a
+    checkpoint in the folder that of the run, of which the other arguments may change only LIMITS,
+    as max_updates.
 
-    file: a TOML file; settings: a nested dictionary, whose values win over the file; source: whether the
-    training text has sources; init_from: a run whose model section and data.sentinels a new run takes, and
-    the rest of the preset ("small" if None); on_gpu: see scale_batch_for_gpu. A folder without a checkpoint
-    gets a new one. Raises BytenmtError where `run` has a checkpoint and `resume` is false, or a published
-    model, ConfigError for what does not fit.
+    file: a TOML file; settings: a nested dictionary, whose values win over the file; source:
+    whether the training text has sources; init_from: a run whose model section and data.sentinels a
+    new run takes, and the rest of the preset ("small" if None); on_gpu: see scale_batch_for_gpu. A
+    folder without a checkpoint gets a new one. Raises BytenmtError where `run` has a checkpoint and
+    `resume` is false, or a published model, ConfigError for what does not fit.
 
     >>> new = configuration(Path("new"), False, "luong", "tiny", None, {"train": {"lr": 0.5}})
     >>> new.train.lr, new.model.d_hidden
@@ -58,7 +64,10 @@ def configuration(
             config = resolve_config(arch, preset, given)
             return scale_batch_for_gpu(config, given) if on_gpu else config
         start = read_config(init_from)
-        tree = {"model": msgspec.to_builtins(start.model), "data": {"sentinels": start.data.sentinels}}
+        tree = {
+            "model": msgspec.to_builtins(start.model),
+            "data": {"sentinels": start.data.sentinels},
+        }
         merge(tree, given)
         return resolve_config(arch, preset, tree)
     if not resume:
@@ -81,11 +90,11 @@ def configuration(
 
 
 def scale_batch_for_gpu(config: Config, given: Mapping[str, Any]) -> Config:
-    """Adapt a preset's configuration to a GPU: GPU_BATCH (8) times the batch size (train.max_tokens), and the
-    learning rate times the square root of 8.
+    """Adapt a preset's configuration to a GPU: GPU_BATCH (8) times the batch size
+    (train.max_tokens), and the learning rate times the square root of 8.
 
-    given: what the user has set, a nested dictionary. With a batch size in it the configuration is returned
-    unchanged; a learning rate in it stays.
+    given: what the user has set, a nested dictionary. With a batch size in it the configuration is
+    returned unchanged; a learning rate in it stays.
     """
     given_train, train = given.get("train", {}), config.train
     if "max_tokens" in given_train:
@@ -96,23 +105,30 @@ def scale_batch_for_gpu(config: Config, given: Mapping[str, Any]) -> Config:
 
 
 def texts_of_run(run: Path) -> tuple[list[PairFiles], PairFiles | None]:
-    """Return the files that a run was trained on, and those that it was validated on, from its checkpoint.
+    """Return the files that a run was trained on, and those that it was validated on, from its
+    checkpoint.
 
-    The former are empty, the latter None, where a program that calls Trainer itself did not record them.
+    The former are empty, the latter None, where a program that calls Trainer itself did not record
+    them.
     """
     facts = read_run(run, "last")[1].facts
     return [*facts.corpora, *(PairFiles(tgt=Path(text.path)) for text in facts.texts)], facts.valid
 
 
 def files_to_train_on(
-    run: Path, resume: bool, texts: Sequence[Sequence[Path]], weights: Sequence[float], *valid: Path | None
+    run: Path,
+    resume: bool,
+    texts: Sequence[Sequence[Path]],
+    weights: Sequence[float],
+    *valid: Path | None,
 ) -> tuple[list[PairFiles], PairFiles]:
-    """Return the files to train on and those to validate on. A resumed run for which none are given uses the
-    files that its checkpoint names.
+    """Return the files to train on and those to validate on. A resumed run for which none are given
+    uses the files that its checkpoint names.
 
-    texts: four lists of files: src, tgt, tsv, and text for a language model. weights: how often each corpus,
-    first each tgt, then each tsv, is read in an epoch; empty for once. valid: four files, src, tgt, tsv and
-    text, None for those that are not given. Raises BytenmtError where they do not go together.
+    texts: four lists of files: src, tgt, tsv, and text for a language model. weights: how often
+    each corpus, first each tgt, then each tsv, is read in an epoch; empty for once. valid: four
+    files, src, tgt, tsv and text, None for those that are not given. Raises BytenmtError where they
+    do not go together.
 
     >>> files, valid = files_to_train_on(
     ...     Path("new"), False, ([], [], [], [Path("tgt")]), (), None, None, None, Path("tgt"))
@@ -124,7 +140,9 @@ def files_to_train_on(
     if resume and has_checkpoint(run):
         files, own_valid = texts_of_run(run)
     elif resume and not any(texts):
-        raise BytenmtError(f"--resume: {run} holds nothing to continue: give the training text to begin")
+        raise BytenmtError(
+            f"--resume: {run} holds nothing to continue: give the training text to begin"
+        )
     if any(texts) or not files:
         files = _training_files(texts)
     if weights and len(weights) != len(files):
@@ -138,30 +156,44 @@ def files_to_train_on(
     (src, tgt, tsv, text), given = valid, [path is not None for path in valid]
     if not files[0].has_source and given != [False, False, False, True]:
         raise BytenmtError("validation text: give --valid-text (valid_text) alone")
-    if files[0].has_source and given not in ([True, True, False, False], [False, False, True, False]):
-        raise BytenmtError("validation text: give either --valid-src and --valid-tgt, or --valid-tsv alone")
+    if files[0].has_source and given not in (
+        [True, True, False, False],
+        [False, False, True, False],
+    ):
+        raise BytenmtError(
+            "validation text: give either --valid-src and --valid-tgt, or --valid-tsv alone"
+        )
     return files, PairFiles(src, tgt or text, tsv)
 
 
 def _training_files(texts: Sequence[Sequence[Path]]) -> list[PairFiles]:
-    """Return the training corpora: (src, tgt) pairs, then tsv files; or the texts of a language model."""
+    """Return the training corpora: (src, tgt) pairs, then tsv files; or the texts of a language
+    model."""
     src, tgt, tsv, text = texts
     if text and (src or tgt or tsv):
-        raise BytenmtError("--text trains a language model and cannot be combined with parallel text")
+        raise BytenmtError(
+            "--text trains a language model and cannot be combined with parallel text"
+        )
     if len(src) != len(tgt):
-        raise BytenmtError(f"{len(src)} --src and {len(tgt)} --tgt: give one of each for every corpus")
+        raise BytenmtError(
+            f"{len(src)} --src and {len(tgt)} --tgt: give one of each for every corpus"
+        )
     files = [PairFiles(*pair) for pair in zip(src, tgt, strict=True)]
     files += [*(PairFiles(tsv=path) for path in tsv), *(PairFiles(tgt=path) for path in text)]
     if not files:
-        raise BytenmtError("no training text: give --src and --tgt, or --tsv; or --text for a language model")
+        raise BytenmtError(
+            "no training text: give --src and --tgt, or --tsv; or --text for a language model"
+        )
     return files
 
 
-def settings_tree(settings: Mapping[str, Any] | Iterable[str], train: Mapping[str, Any]) -> dict[str, Any]:
+def settings_tree(
+    settings: Mapping[str, Any] | Iterable[str], train: Mapping[str, Any]
+) -> dict[str, Any]:
     """Combine settings into a nested dictionary; values of None are left out. Raises ConfigError.
 
-    settings: values by their keys, or texts `key=value`; train: values of the section `train` by their names
-    in it, which win.
+    settings: values by their keys, or texts `key=value`; train: values of the section `train` by
+    their names in it, which win.
 
     >>> settings_tree(["model.d_hidden=8", "train.schedule=constant"], {"lr": 0.5, "seed": None})
     {'model': {'d_hidden': 8}, 'train': {'schedule': 'constant', 'lr': 0.5}}

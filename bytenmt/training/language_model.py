@@ -29,15 +29,20 @@ from bytenmt.training.precision import autocast
 from bytenmt.training.translation import CPU, BatchShare
 from bytenmt.utf8 import BOS
 
-WARM, SIDE_BY_SIDE, AT_ONCE = 512, 64, 256  # of text_bits: bytes read first; rows at most; columns a call
+WARM, SIDE_BY_SIDE, AT_ONCE = (
+    512,
+    64,
+    256,
+)  # of text_bits: bytes read first; rows at most; columns a call
 
 
 class LanguageModelObjective:
-    """The task of a byte language model: batches (data.windows.WindowBatch), their gradients, and validation.
+    """The task of a byte language model: batches (data.windows.WindowBatch), their gradients, and
+    validation.
 
-    Trainer takes it in the place of a TranslationObjective, which explains the methods. carried: the state of
-    a recurrent model after the last window, for this process' rows; None before the first. Without texts only
-    `gradients` and the state can be used.
+    Trainer takes it in the place of a TranslationObjective, which explains the methods. carried:
+    the state of a recurrent model after the last window, for this process' rows; None before the
+    first. Without texts only `gradients` and the state can be used.
     """
 
     def __init__(
@@ -99,17 +104,22 @@ class LanguageModelObjective:
             batch_windows = (
                 serial_windows(self._streams, self._n_rows, rows, train.window, *place)
                 if self._carries
-                else shuffled_windows(self._streams, self._n_rows, rows, train.context, train.window, *place)
+                else shuffled_windows(
+                    self._streams, self._n_rows, rows, train.context, train.window, *place
+                )
             )
             for window in batch_windows:
                 batch += 1
                 yield BatchShare(window, epoch, batch, window.epoch_batches)
             epoch, batch = epoch + 1, 0
 
-    def gradients(self, model: Model[Any, Any], batches: Sequence[WindowBatch], target_bytes: int) -> Tensor:
+    def gradients(
+        self, model: Model[Any, Any], batches: Sequence[WindowBatch], target_bytes: int
+    ) -> Tensor:
         """Add the gradients of some windows to model's `.grad`; see TranslationObjective.gradients.
 
-        A recurrent model starts from the state after the windows before, and leaves its own in `carried`.
+        A recurrent model starts from the state after the windows before, and leaves its own in
+        `carried`.
         """
         nats = torch.zeros((), dtype=torch.float64, device=self.device)
         for window in (window for window in batches if len(window.read)):
@@ -130,21 +140,23 @@ class LanguageModelObjective:
     def loss(
         self, model: Model[Any, Any], read: Tensor, truth: Tensor, skipped: Tensor, state: Any
     ) -> tuple[Tensor, Tensor, Any]:
-        """Return the loss for the gradient, the negative log-likelihood, both summed and in nats, and the
-        model's state after a window of text.
+        """Return the loss for the gradient, the negative log-likelihood, both summed and in nats,
+        and the model's state after a window of text.
 
-        read, truth (n, t) uint8: bytes read and to be predicted; skipped (n,) int64: bytes at the beginning
-        of each row that have no loss; state: the model's state before the window, of n rows.
+        read, truth (n, t) uint8: bytes read and to be predicted; skipped (n,) int64: bytes at the
+        beginning of each row that have no loss; state: the model's state before the window, of n
+        rows.
         """
         logits, state = model(read, _memory(model, len(read)), state)
         real = torch.arange(read.shape[1], device=read.device) >= skipped[:, None]
         return *batch_loss(LossInputs(model, self.train, logits, read, truth, real)), state
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the recurrent states that the next window continues, for all processes' rows in their order.
+        """Return the recurrent states that the next window continues, for all processes' rows in
+        their order.
 
-        The keys "0", "1", … number the tensors of a state; there are none for convolutional models. All
-        processes must call it together.
+        The keys "0", "1", … number the tensors of a state; there are none for convolutional models.
+        All processes must call it together.
         """
         if not self._carries:
             return {}
@@ -157,7 +169,8 @@ class LanguageModelObjective:
         return merged
 
     def load_state_dict(self, model: Model[Any, Any], carried: Mapping[str, Tensor]) -> None:
-        """Continue from the tensors that state_dict returned. Raises KeyError or ValueError for others."""
+        """Continue from the tensors that state_dict returned. Raises KeyError or ValueError for
+        others."""
         if not carried:
             return
         start = model.start(_memory(model, 1))
@@ -172,8 +185,8 @@ class LanguageModelObjective:
     # ---- validation, and what a checkpoint tells of the text
 
     def score(self, model: Model[Any, Any]) -> dict[str, Any]:
-        """Return {"valid_bits_per_byte": …} of the first train.valid_bytes of the validation text under a
-        model in evaluation mode. All processes must call it together."""
+        """Return {"valid_bits_per_byte": …} of the first train.valid_bytes of the validation text
+        under a model in evaluation mode. All processes must call it together."""
         assert self._valid is not None
         text = self._valid[1][: self.train.valid_bytes]
         return {"valid_bits_per_byte": text_bits(model, text, self.device, self.group) / len(text)}
@@ -200,11 +213,12 @@ def _memory(model: Model[Any, Any], n: int) -> Any:
 def text_bits(
     model: Model[Any, Any], text: Bytes, device: torch.device, group: Group = SINGLE_PROCESS
 ) -> float:
-    """Return the negative log2-likelihood of a text (n,) uint8 under a model without a source, in evaluation
-    mode. All processes call it together, share the work and get the same number.
+    """Return the negative log2-likelihood of a text (n,) uint8 under a model without a source, in
+    evaluation mode. All processes call it together, share the work and get the same number.
 
-    The text is read as up to SIDE_BY_SIDE pieces at once, each after the WARM bytes before it: for a
-    convolutional model that depends on no more bytes this is exact, for a recurrent model very nearly so.
+    The text is read as up to SIDE_BY_SIDE pieces at once, each after the WARM bytes before it: for
+    a convolutional model that depends on no more bytes this is exact, for a recurrent model very
+    nearly so.
     """
     n_rows = max(1, min(SIDE_BY_SIDE, len(text) // (2 * WARM)))
     each = -(-len(text) // n_rows)
@@ -220,12 +234,16 @@ def text_bits(
         state = model.start(memory)
         longest = int((stops - starts).max())
         for column in range(0, longest, AT_ONCE):
-            place = starts[:, None] + torch.arange(column, min(longest, column + AT_ONCE), device=device)
+            place = starts[:, None] + torch.arange(
+                column, min(longest, column + AT_ONCE), device=device
+            )
             read = every[(place - 1).clamp(0, len(text) - 1)]
             read = torch.where(place == 0, BOS, read)
             logits, state = model(read, memory, state)
             counts = (place >= begins[:, None]) & (place < stops[:, None])
-            bits += masked_loss(logits, every[place.clamp(max=len(text) - 1)], counts, 0.0)[1] / math.log(2)
+            bits += masked_loss(logits, every[place.clamp(max=len(text) - 1)], counts, 0.0)[
+                1
+            ] / math.log(2)
     bits = bits.cpu()
     group.all_reduce(bits)
     return float(bits)

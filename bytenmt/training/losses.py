@@ -17,7 +17,8 @@ from bytenmt.utf8 import N_IDS, PAD
 
 
 class LossInputs(NamedTuple):
-    """Arguments of a loss, also of a plugin's loss term: a batch and the model's predictions for it."""
+    """Arguments of a loss, also of a plugin's loss term: a batch and the model's predictions for
+    it."""
 
     model: Model[Any, Any]
     train: TrainConfig
@@ -25,15 +26,19 @@ class LossInputs(NamedTuple):
     inputs: Tensor  # (n, t) uint8: the bytes that the decoder has read
     target: Tensor  # (n, t) uint8: the bytes to be predicted, with EOS
     real: Tensor  # (n, t) bool: true where a byte has a loss, false for padding
-    source: Tensor | None = None  # (n, s) uint8, with EOS; None for a language model, as the two below
+    source: Tensor | None = (
+        None  # (n, s) uint8, with EOS; None for a language model, as the two below
+    )
     source_len: Tensor | None = None  # (n,) int64: bytes of each source, EOS included
     memory: Any = None  # what model.encode returned
 
 
 def batch_loss(inputs: LossInputs) -> tuple[Tensor, Tensor]:
-    """Return the loss of a batch for the gradient, and the plain negative log-likelihood, both in nats.
+    """Return the loss of a batch for the gradient, and the plain negative log-likelihood, both in
+    nats.
 
-    The first is smoothed and has the terms of train.loss_terms; the second is detached. Both are summed.
+    The first is smoothed and has the terms of train.loss_terms; the second is detached. Both are
+    summed.
     """
     train = inputs.train
     loss, nats = masked_loss(inputs.logits, inputs.target, inputs.real, train.label_smoothing)
@@ -45,11 +50,11 @@ def batch_loss(inputs: LossInputs) -> tuple[Tensor, Tensor]:
 def masked_loss(
     logits: Tensor, target: Tensor, real: Tensor, label_smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the cross-entropy with label smoothing and without it, scalars in nats, each summed over the
-    bytes where `real` (n, t) bool is true.
+    """Return the cross-entropy with label smoothing and without it, scalars in nats, each summed
+    over the bytes where `real` (n, t) bool is true.
 
-    logits (n, t, 256); target (n, t) uint8. Smoothing mixes in the uniform distribution over the 256 ids. The
-    loss without it is detached.
+    logits (n, t, 256); target (n, t) uint8. Smoothing mixes in the uniform distribution over the
+    256 ids. The loss without it is detached.
     """
     log_p = logits_to_log_p(logits)
     nats = -pick_bytes(log_p, target).masked_fill(~real, 0.0).sum()
@@ -61,7 +66,8 @@ def masked_loss(
 
 
 def drop_bytes(target_in: Tensor, share: float) -> Tensor:
-    """Put PAD in the place of a random share of the decoder's input bytes after BOS (Shaham and Levy 2021).
+    """Put PAD in the place of a random share of the decoder's input bytes after BOS (Shaham and
+    Levy 2021).
 
     target_in (n, t) uint8, BOS first; the result has the same shape and type.
     """
@@ -72,10 +78,12 @@ def drop_bytes(target_in: Tensor, share: float) -> Tensor:
 
 @torch.no_grad()
 def draw_inputs(model: Model[Any, Any], memory: Any, target_in: Tensor, ratio: float) -> Tensor:
-    """Return decoder inputs for scheduled sampling (Bengio et al. 2015): each byte after BOS is the true one
-    with probability `ratio`, else the model's likeliest byte after the inputs chosen so far.
+    """Return decoder inputs for scheduled sampling (Bengio et al. 2015): each byte after BOS is the
+    true one with probability `ratio`, else the model's likeliest byte after the inputs chosen so
+    far.
 
-    memory: what model.encode returned; target_in (n, t) uint8, BOS first, as is the result. No gradients.
+    memory: what model.encode returned; target_in (n, t) uint8, BOS first, as is the result. No
+    gradients.
     """
     state = model.start(memory)
     inputs = target_in.clone()

@@ -25,12 +25,13 @@ NS_COEFFICIENTS = 3.4445, -4.7750, 2.0315  # Jordan et al.: steepest at 0, witho
 
 
 def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimizer:
-    """Build the optimiser that train.optimizer names, for all parameters but n-gram tables, which RowAdam
-    updates. Vectors and scalars have no weight decay.
+    """Build the optimiser that train.optimizer names, for all parameters but n-gram tables, which
+    RowAdam updates. Vectors and scalars have no weight decay.
 
-    nag is Nesterov's accelerated gradient (Gehring et al. 2017: momentum 0.99); adadelta has rho 0.95 and
-    epsilon 1e-6 (Bahdanau et al. 2015; its paper's lr is 1); sgd has no momentum (Luong et al. 2015); muon:
-    see Muon. A group's "share" is a factor of the rate that set_rate gives it, 1 if missing.
+    nag is Nesterov's accelerated gradient (Gehring et al. 2017: momentum 0.99); adadelta has rho
+    0.95 and epsilon 1e-6 (Bahdanau et al. 2015; its paper's lr is 1); sgd has no momentum (Luong et
+    al. 2015); muon: see Muon. A group's "share" is a factor of the rate that set_rate gives it, 1
+    if missing.
     """
     every = dense_parameters(model)
     maps = hidden_matrices(model) if train.optimizer == "muon" else {}
@@ -53,25 +54,33 @@ def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimiz
     if train.optimizer == "adadelta":
         return torch.optim.Adadelta(groups, lr=train.lr, rho=0.95, eps=1e-6, foreach=True)
     if train.optimizer == "nag":
-        return torch.optim.SGD(groups, lr=train.lr, momentum=train.momentum, nesterov=True, fused=True)
+        return torch.optim.SGD(
+            groups, lr=train.lr, momentum=train.momentum, nesterov=True, fused=True
+        )
     return torch.optim.SGD(groups, lr=train.lr, fused=True)
 
 
 def dense_parameters(model: nn.Module) -> list[nn.Parameter]:
     """Return all parameters of a model but those of n-gram tables, which row_adam.RowAdam updates."""
-    tables = {p for module in model.modules() if isinstance(module, NgramTables) for p in module.parameters()}
+    tables = {
+        p
+        for module in model.modules()
+        if isinstance(module, NgramTables)
+        for p in module.parameters()
+    }
     return [p for p in model.parameters() if p not in tables]
 
 
 def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Set the learning rate of an optimizer's next update: lr, times the group's "share" if it has one."""
+    """Set the learning rate of an optimizer's next update: lr, times the group's "share" if it has
+    one."""
     for group in optimizer.param_groups:
         group["lr"] = lr * group.get("share", 1.0)
 
 
 def fraction_done(train: TrainConfig, progress: Progress) -> float:
-    """Return how much of a run is done, 0 to 1, by that of its limits (updates, epochs, minutes) which is
-    reached first; 0 where there is no limit."""
+    """Return how much of a run is done, 0 to 1, by that of its limits (updates, epochs, minutes)
+    which is reached first; 0 where there is no limit."""
     shares = [0.0]
     if train.max_updates:
         shares.append(progress.update / train.max_updates)
@@ -84,8 +93,8 @@ def fraction_done(train: TrainConfig, progress: Progress) -> float:
 
 
 def stopped_early(train: TrainConfig, progress: Progress) -> str:
-    """Return the reason, for the user, to end training before its limits: train.patience validations without
-    improvement, or a rate below train.min_lr; "" to go on."""
+    """Return the reason, for the user, to end training before its limits: train.patience
+    validations without improvement, or a rate below train.min_lr; "" to go on."""
     if train.patience and progress.waited >= train.patience:
         return f"no better {train.metric.replace('_', ' ')} for {progress.waited} validations"
     if train.schedule == "plateau" and train.plateau_factor**progress.standstills < train.min_lr:
@@ -94,13 +103,15 @@ def stopped_early(train: TrainConfig, progress: Progress) -> str:
 
 
 def lr_factor(train: TrainConfig, progress: Progress) -> float:
-    """Return the learning rate of the next update as a factor of train.lr, by train.schedule, after a linear
-    warm-up.
+    """Return the learning rate of the next update as a factor of train.lr, by train.schedule, after
+    a linear warm-up.
 
-    cosine and linear fall to zero as the nearest of the run's limits (updates, epochs, minutes) is used up;
-    wsd (warm-up, stable, decay: Hu et al. 2024) falls linearly in the last train.decay_share; inverse_sqrt
-    falls as 1/sqrt(update) after the warm-up (Vaswani et al. 2017); plateau falls by train.plateau_factor at
-    each validation that is no better than the best (Gehring et al. 2017). A plugin's of the same name wins.
+    cosine and linear fall to zero as the nearest of the run's limits (updates, epochs, minutes) is
+    used up;
+    wsd (warm-up, stable, decay: Hu et al. 2024) falls linearly in the last train.decay_share;
+    inverse_sqrt falls as 1/sqrt(update) after the warm-up (Vaswani et al. 2017); plateau falls by
+    train.plateau_factor at each validation that is no better than the best (Gehring et al. 2017). A
+    plugin's of the same name wins.
     """
     update, warmup = progress.update + 1, max(1, train.warmup_updates)
     if update < warmup:
@@ -129,8 +140,8 @@ def lr_factor(train: TrainConfig, progress: Progress) -> float:
 class MovingAverage:
     """The exponential moving average (EMA) of a model's parameters, one tensor for each.
 
-    average <- decay average + (1 - decay) weight, with a decay of at most (1 + u) / (10 + u) at update u, so
-    that the first, random weights are soon forgotten.
+    average <- decay average + (1 - decay) weight, with a decay of at most (1 + u) / (10 + u) at
+    update u, so that the first, random weights are soon forgotten.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter], decay: float) -> None:
@@ -146,7 +157,8 @@ class MovingAverage:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Swap average and parameters while the context is open, so that the model runs with the average."""
+        """Swap average and parameters while the context is open, so that the model runs with the
+        average."""
         self._swap()
         try:
             yield
@@ -159,10 +171,11 @@ class MovingAverage:
 
 
 def hidden_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
-    """Return the matrices that Muon updates, each with the number of linear maps stacked in it, as the gates
-    of a GRU in one matrix.
+    """Return the matrices that Muon updates, each with the number of linear maps stacked in it, as
+    the gates of a GRU in one matrix.
 
-    These are all but look-up tables and the output layer. A layer names its stacked parameters in STACKED.
+    These are all but look-up tables and the output layer. A layer names its stacked parameters in
+    STACKED.
     """
     excluded: set[nn.Parameter] = set()
     for name, module in model.named_modules():
@@ -172,21 +185,26 @@ def hidden_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
     for module in model.modules():
         stacked: Mapping[str, int] = getattr(module, "STACKED", {})
         for part, n_maps in stacked.items():
-            n_maps_of.update({p: n_maps for p in getattr(module, part).parameters() if p in n_maps_of})
+            n_maps_of.update(
+                {p: n_maps for p in getattr(module, part).parameters() if p in n_maps_of}
+            )
     return n_maps_of
 
 
 class Muon(torch.optim.AdamW):
     """Muon for the matrices of groups with "muon", AdamW for the other groups.
 
-        B <- mu B + (1 - mu) G,  U = NS((1 - mu) G + mu B),  W <- (1 - lr wd) W - 0.2 sqrt(max(m, n)) lr U
+        B <- mu B + (1 - mu) G,  U = NS((1 - mu) G + mu B),  W <- (1 - lr wd) W - 0.2 sqrt(max(m,
+        n)) lr U
 
-    NS is five steps of a Newton-Schulz iteration, after which all singular values of U lie near 1 (Jordan et
-    al. 2024, kellerjordan.github.io/posts/muon); the factor gives U the size of AdamW's updates, so that both
-    share a rate (Liu et al. 2025, 2502.16982). A kernel is flattened to (outputs, inputs * width), and of
-    maps that stand on one another, such as the gates of a GRU, each is made orthogonal by itself.
+    NS is five steps of a Newton-Schulz iteration, after which all singular values of U lie near 1
+    (Jordan et al. 2024, kellerjordan.github.io/posts/muon); the factor gives U the size of AdamW's
+    updates, so that both share a rate (Liu et al. 2025, 2502.16982). A kernel is flattened to
+    (outputs, inputs * width), and of maps that stand on one another, such as the gates of a GRU,
+    each is made orthogonal by itself.
 
-    maps: see hidden_matrices; betas: of AdamW; momentum: mu; dtype: of the products of the iteration.
+    maps: see hidden_matrices; betas: of AdamW; momentum: mu; dtype: of the products of the
+    iteration.
     """
 
     def __init__(
@@ -216,7 +234,9 @@ class Muon(torch.optim.AdamW):
         super().step()
         self.param_groups = groups
 
-    def _update_matrices(self, parameters: list[nn.Parameter], lr: float, weight_decay: float) -> None:
+    def _update_matrices(
+        self, parameters: list[nn.Parameter], lr: float, weight_decay: float
+    ) -> None:
         for p in parameters:
             if not self.state[p]:
                 self.state[p]["momentum_buffer"] = torch.zeros_like(p)
@@ -230,7 +250,9 @@ class Muon(torch.optim.AdamW):
             weight, direction_of = (_wide(t, self.maps[p]) for t in (p, direction))
             by_shape[weight.shape[1], weight.shape[2]].append((weight, direction_of))
         for (_, width), pairs in by_shape.items():
-            rotated = orthogonal(torch.cat([direction_of for _, direction_of in pairs]).to(self.dtype))
+            rotated = orthogonal(
+                torch.cat([direction_of for _, direction_of in pairs]).to(self.dtype)
+            )
             parts = torch.split(rotated, [len(weight) for weight, _ in pairs])
             for (weight, _), part in zip(pairs, parts, strict=True):
                 weight.add_(part, alpha=-0.2 * width**0.5 * lr)
@@ -243,8 +265,9 @@ def _wide(matrix: Tensor, n_maps: int) -> Tensor:
 
 
 def orthogonal(x: Tensor) -> Tensor:
-    """Return matrices x (k, m, n), m <= n, with about the same singular vectors and singular values near 1,
-    by a Newton-Schulz iteration; those that were not very small come to lie between 0.7 and 1.2."""
+    """Return matrices x (k, m, n), m <= n, with about the same singular vectors and singular values
+    near 1, by a Newton-Schulz iteration; those that were not very small come to lie between 0.7 and
+    1.2."""
     a, b, c = NS_COEFFICIENTS
     x = x / x.float().norm(dim=(1, 2), keepdim=True).clamp(min=1e-7).to(x.dtype)
     for _ in range(NS_STEPS):

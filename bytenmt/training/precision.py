@@ -15,8 +15,8 @@ WIDE = 256  # units of a recurrent model
 def precision_of(device: torch.device, model: ModelConfig) -> Literal["fp32", "bf16"]:
     """Return the precision of training that train.precision = "auto" stands for on a device.
 
-    It is bf16 on a GPU, and on a CPU with instructions for it, else fp32. On a CPU recurrent models of less
-    than 256 units keep fp32: rounding their small products takes longer than it saves.
+    It is bf16 on a GPU, and on a CPU with instructions for it, else fp32. On a CPU recurrent models
+    of less than 256 units keep fp32: rounding their small products takes longer than it saves.
     """
     if device.type != "cpu":
         return "bf16" if device.type == "cuda" else "fp32"
@@ -28,7 +28,9 @@ def has_fast_bf16() -> bool:
 
     Without such instructions a product in bf16 takes up to 70 times as long.
     """
-    capabilities: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # of PyTorch 2.12
+    capabilities: Mapping[str, Any] = getattr(
+        torch.cpu, "get_capabilities", dict
+    )()  # of PyTorch 2.12
     native = bool(capabilities.get("avx512_bf16"))
     return native and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
 
@@ -42,5 +44,6 @@ def in_bf16(train: TrainConfig, device: torch.device) -> bool:
 
 
 def autocast(train: TrainConfig, device: torch.device) -> torch.autocast:
-    """Return the torch.autocast context for the forward pass in training: bf16 or, disabled, float32."""
+    """Return the torch.autocast context for the forward pass in training: bf16 or, disabled,
+    float32."""
     return torch.autocast(device.type, torch.bfloat16, enabled=in_bf16(train, device))

@@ -3,9 +3,10 @@
     m <- b1 m + (1 - b1) g,  v <- b2 v + (1 - b2) g^2,  c <- c + 1
     w <- w - lr (m / (1 - b1^c)) / (sqrt(v / (1 - b2^c)) + eps)
 
-for each row of the table with a gradient g other than zero, where c counts the updates of that row ("lazy"
-Adam; torch.optim.SparseAdam has one count for all rows). No decay and no clipping. On a CPU compiled loops
-visit those rows alone; a GPU computes all rows and keeps these, so that it need not ask which they are.
+for each row of the table with a gradient g other than zero, where c counts the updates of that row
+("lazy" Adam; torch.optim.SparseAdam has one count for all rows). No decay and no clipping. On a CPU
+compiled loops visit those rows alone; a GPU computes all rows and keeps these, so that it need not
+ask which they are.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ EPSILON = 1e-8
 
 
 class RowAdam:
-    """The optimizer of the n-gram tables: Adam that updates only the rows which the last batches have read.
+    """The optimizer of the n-gram tables: Adam that updates only the rows which the last batches
+    have read.
 
-    The tables collect their gradients in backward themselves. The state is on the device of their weight:
-    exp_avg, exp_avg_sq (rows, d), averages of the gradient and of its square; n_updates (rows,) int32; sums
-    (rows, d), scratch memory for the gradients of an update, zero outside of `step`.
+    The tables collect their gradients in backward themselves. The state is on the device of their
+    weight: exp_avg, exp_avg_sq (rows, d), averages of the gradient and of its square; n_updates
+    (rows,) int32; sums (rows, d), scratch memory for the gradients of an update, zero outside of
+    `step`.
     """
 
     def __init__(self, tables: NgramTables, betas: tuple[float, float]) -> None:
@@ -40,8 +43,9 @@ class RowAdam:
 
     @torch.no_grad()
     def step(self, lr: float, group: Group = SINGLE_PROCESS) -> None:
-        """Update the rows that were read since the last step, with the learning rate lr, then clear their
-        gradients. These are summed over the processes of the group, which must all call this together.
+        """Update the rows that were read since the last step, with the learning rate lr, then clear
+        their gradients. These are summed over the processes of the group, which must all call this
+        together.
         """
         on_cpu = self.sums.device.type == "cpu"
         for rows, gradient in self.tables.gradients:
@@ -54,7 +58,13 @@ class RowAdam:
         self.zero_grad()
         group.all_reduce(self.sums)
         if on_cpu:
-            tensors = self.tables.weight.detach(), self.exp_avg, self.exp_avg_sq, self.n_updates, self.sums
+            tensors = (
+                self.tables.weight.detach(),
+                self.exp_avg,
+                self.exp_avg_sq,
+                self.n_updates,
+                self.sums,
+            )
             arguments: Any = (*(tensor.numpy() for tensor in tensors), lr, *self.betas)
             update_rows(*arguments)
         else:
@@ -86,7 +96,9 @@ class RowAdam:
         rows (k,) int32: their numbers; n_updates (k,) int32; exp_avg, exp_avg_sq (k, d).
         """
         rows = self.n_updates.nonzero()[:, 0]
-        return {"rows": rows.to(torch.int32)} | {name: part[rows] for name, part in self._parts().items()}
+        return {"rows": rows.to(torch.int32)} | {
+            name: part[rows] for name, part in self._parts().items()
+        }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Load what state_dict returned; all other rows get a state of zeros. Raises LookupError or
@@ -104,8 +116,8 @@ class RowAdam:
 def add_gradients(rows: Any, gradient: Any, sums: Any) -> None:
     """Add the gradient of each embedding to `sums` at every row that was read for it.
 
-    rows (t, orders) int64: rows of the tables; gradient (t, d): of the embeddings at t positions; sums (all
-    rows, d): changed in place. See ngram_tables.RowGradients.
+    rows (t, orders) int64: rows of the tables; gradient (t, d): of the embeddings at t positions;
+    sums (all rows, d): changed in place. See ngram_tables.RowGradients.
     """
     for i in range(rows.shape[0]):
         for j in range(rows.shape[1]):
@@ -116,10 +128,18 @@ def add_gradients(rows: Any, gradient: Any, sums: Any) -> None:
 
 @njit
 def update_rows(
-    weight: Any, exp_avg: Any, exp_avg_sq: Any, n_updates: Any, sums: Any, lr: float, b1: float, b2: float
+    weight: Any,
+    exp_avg: Any,
+    exp_avg_sq: Any,
+    n_updates: Any,
+    sums: Any,
+    lr: float,
+    b1: float,
+    b2: float,
 ) -> None:
-    """Do one step of Adam, in place, for the rows whose gradients in `sums` are not all zero, and set `sums`
-    to zero. weight, exp_avg, exp_avg_sq, sums (rows, d); n_updates (rows,) int32; b1, b2: Adam's betas."""
+    """Do one step of Adam, in place, for the rows whose gradients in `sums` are not all zero, and
+    set `sums` to zero. weight, exp_avg, exp_avg_sq, sums (rows, d); n_updates (rows,) int32; b1,
+    b2: Adam's betas."""
     kind = weight.dtype.type
     keep1, take1, keep2, take2 = kind(b1), kind(1 - b1), kind(b2), kind(1 - b2)
     for row in range(len(weight)):
@@ -137,5 +157,6 @@ def update_rows(
             gradient[k] = 0
             m[k] = keep1 * m[k] + take1 * g
             v[k] = keep2 * v[k] + take2 * g * g
-            # np.true_divide: the operator looks for a zero, which keeps the loop from being vectorised.
+            # np.true_divide: the operator looks for a zero, which keeps the loop from being
+            # vectorised.
             w[k] -= np.true_divide(step * m[k], np.sqrt(v[k]) * root + kind(EPSILON))

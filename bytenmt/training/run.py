@@ -1,7 +1,7 @@
 """A training run from its files to its end: text, trainer, resume, and the loop of updates.
 
-Prints nothing: it calls a reporter, and returns how the run ended. All processes of a group go through the
-loop together and agree on every number that decides something.
+Prints nothing: it calls a reporter, and returns how the run ended. All processes of a group go
+through the loop together and agree on every number that decides something.
 """
 
 from __future__ import annotations
@@ -59,14 +59,15 @@ def train(
     watch: Callable[[Record], None] | None = None,
     threads: int | None = None,
 ) -> int:
-    """Train a model into the folder `run`, as one process of `group`; return the number of the signal that
-    stopped it, as SIGINT, or 0 where it has come to its end.
+    """Train a model into the folder `run`, as one process of `group`; return the number of the
+    signal that stopped it, as SIGINT, or 0 where it has come to its end.
 
-    files, valid: the training and the validation text, all with a source, or all targets alone for a language
-    model. resume: continue from the run's checkpoint if it has one, else begin a new run. init_from: a run
-    whose weights a new run begins with; ignored for a resumed one. watch: called with each record of
-    metrics.jsonl, in the leading process. threads: of the CPU; None: as many as the resumed run had, for a
-    new one PyTorch's number. Raises BytenmtError before anything is written where an input cannot be used.
+    files, valid: the training and the validation text, all with a source, or all targets alone for
+    a language model. resume: continue from the run's checkpoint if it has one, else begin a new
+    run. init_from: a run whose weights a new run begins with; ignored for a resumed one. watch:
+    called with each record of metrics.jsonl, in the leading process. threads: of the CPU; None: as
+    many as the resumed run had, for a new one PyTorch's number. Raises BytenmtError before anything
+    is written where an input cannot be used.
     """
     _check(config, files)
     leader_reporter = reporter if group.is_leader else SILENT
@@ -79,7 +80,9 @@ def train(
         if config.train.precision == "auto":  # a run keeps it on another machine
             model = config.model
             precision = group.on_leader(
-                lambda: read_config(run).train.precision if is_resumed else precision_of(device, model)
+                lambda: (
+                    read_config(run).train.precision if is_resumed else precision_of(device, model)
+                )
             )
             config = replace(config, train=replace(config.train, precision=precision))
         objective = _open_texts(config, files, valid, device, group)
@@ -96,8 +99,9 @@ def train(
             trainer.begin_with(tensors, file)
             leader_reporter.say(f"starting from the weights of {file}")
         progress = trainer.progress
-        # Batches differ in shape: with 1,024 entries, as it has by default, oneDNN's cache of compiled matrix
-        # products takes 800 MB and saves no time. Other programs that the caller starts are as fast with it.
+        # Batches differ in shape: with 1,024 entries, as it has by default, oneDNN's cache of
+        # compiled matrix products takes 800 MB and saves no time. Other programs that the caller
+        # starts are as fast with it.
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
         if threads is not None or device.type == "cpu":
             most = min(progress.threads or torch.get_num_threads(), n_cores(), MAX_THREADS)
@@ -115,12 +119,16 @@ def train(
             log = MetricsLog(run, progress.update, watch)
         loop = TrainingLoop(run, trainer, facts, log, leader_reporter)
         if is_resumed and loop.has_ended():
-            leader_reporter.say(f"{_describe_end(run, trainer)}: raise its limits or --patience to go on")
+            leader_reporter.say(
+                f"{_describe_end(run, trainer)}: raise its limits or --patience to go on"
+            )
             return 0
         if is_resumed:
             leader_reporter.say(f"resuming {run} at update {progress.update}")
         elif resume:
-            leader_reporter.warn(f"--resume: {run} holds nothing to resume: the run starts at update 0")
+            leader_reporter.warn(
+                f"--resume: {run} holds nothing to resume: the run starts at update 0"
+            )
         leader_reporter.say(_describe(trainer))
         number = loop.go()
         stopped = f"stopped at update {progress.update}, saved; continue with --resume"
@@ -143,7 +151,9 @@ def _check(config: Config, files: Sequence[PairFiles]) -> None:
             " --max-updates, or set train.schedule=inverse_sqrt"
         )
     if train.metric != "bits_per_byte" and not (has_source and train.valid_lines):
-        raise ConfigError(f"train.metric = {train.metric} needs a source, and train.valid_lines above 0")
+        raise ConfigError(
+            f"train.metric = {train.metric} needs a source, and train.valid_lines above 0"
+        )
     if train.teacher_forcing < 1 and not has_source:
         raise ConfigError("train.teacher_forcing below 1 needs a source: leave it at 1")
 
@@ -172,7 +182,9 @@ def _check_same_text(run: Path, saved: Facts, now: Facts) -> None:
             return ", ".join(f"{text.bytes:,} bytes" for text in facts.texts)
         return f"{facts.pairs:,} pairs, {facts.source_bytes or 0:,} and {facts.target_bytes or 0:,} bytes"
 
-    is_told = bool(saved.texts) or saved.pairs is not None  # not by a program with a loop of its own
+    is_told = (
+        bool(saved.texts) or saved.pairs is not None
+    )  # not by a program with a loop of its own
     if is_told and size(saved) != size(now):
         raise BytenmtError(
             f"{run} was trained on other text: {size(saved)}, now {size(now)}; give the files that it was"
@@ -199,7 +211,9 @@ def _describe(trainer: Trainer) -> str:
     n_parameters = sum(p.numel() for p in trainer.model.parameters())
     processes = f", {trainer.group.size} processes" if trainer.group.size > 1 else ""
     n_threads = torch.get_num_threads()
-    threads = f", {n_threads} CPU thread{'s' * (n_threads > 1)}" if trainer.device.type == "cpu" else ""
+    threads = (
+        f", {n_threads} CPU thread{'s' * (n_threads > 1)}" if trainer.device.type == "cpu" else ""
+    )
     return (
         f"{architecture(trainer.config.model)}, {n_parameters:,} parameters"
         f" ({decoder_weights(trainer.config.model):,} in the decoder), {trainer.device}{threads}{processes},"
@@ -229,26 +243,37 @@ class Meter:
 
 
 class TrainingLoop:
-    """The training loop: updates, validations, log records and checkpoints until a limit is reached, early
-    stopping, or a signal. Call `go` once. A full disk ends it with a CheckpointError; --resume goes on.
+    """The training loop: updates, validations, log records and checkpoints until a limit is
+    reached, early stopping, or a signal. Call `go` once. A full disk ends it with a
+    CheckpointError; --resume goes on.
 
-    facts: of the training text, for checkpoints; log: None in all processes but the leading one; reporter:
-    silent in these.
+    facts: of the training text, for checkpoints; log: None in all processes but the leading one;
+    reporter: silent in these.
     """
 
     def __init__(
         self, run: Path, trainer: Trainer, facts: Facts, log: MetricsLog | None, reporter: Reporter
     ) -> None:
-        self.run, self.trainer, self.facts, self.log, self.reporter = run, trainer, facts, log, reporter
-        self.group, self.progress, self.objective = trainer.group, trainer.progress, trainer.objective
+        self.run, self.trainer, self.facts, self.log, self.reporter = (
+            run,
+            trainer,
+            facts,
+            log,
+            reporter,
+        )
+        self.group, self.progress, self.objective = (
+            trainer.group,
+            trainer.progress,
+            trainer.objective,
+        )
         self.settings = trainer.config.train
         self.bar = Bar()
         self.validated = -1  # the update of the last validation
         self.n_wrong = 0  # updates of late with a loss above MOST_BITS
 
     def go(self) -> int:
-        """Train until the end, and save; return the number of the signal that stopped it, or 0. All processes
-        must call it together."""
+        """Train until the end, and save; return the number of the signal that stopped it, or 0. All
+        processes must call it together."""
         progress, settings = self.progress, self.settings
         check_program(self.trainer.model, self.trainer.config.model, self.reporter)
         self.trainer.start_clock()  # not before: check_program may have compiled for a minute
@@ -265,7 +290,9 @@ class TrainingLoop:
                 valid_due = progress.update % settings.valid_every == 0 or (end and not signalled)
                 valid_due = valid_due and self.validated != progress.update
                 save_due = progress.update % settings.save_every == 0 or end
-                if self.meter.nats and (valid_due or save_due or progress.update % settings.log_every == 0):
+                if self.meter.nats and (
+                    valid_due or save_due or progress.update % settings.log_every == 0
+                ):
                     self._write_record()
                 better = valid_due and self._validate()
                 end = end or (valid_due and self.has_ended())
@@ -281,7 +308,8 @@ class TrainingLoop:
         return fraction_done(*place) >= 1 or bool(stopped_early(*place))
 
     def _update(self, shares: Iterator[BatchShare], received: list[int]) -> bool:
-        """Do one update; return whether any process has received a signal, after which none is done."""
+        """Do one update; return whether any process has received a signal, after which none is
+        done."""
         meter, begun = self.meter, time.monotonic()
         step_shares = list(islice(shares, self.settings.update_freq))
         meter.waited += time.monotonic() - begun
@@ -304,7 +332,11 @@ class TrainingLoop:
         bits, rate = nats / math.log(2) / max(1, target_bytes), all_bytes / seconds
         self.n_wrong = (self.n_wrong + len(meter.nats)) * (bits > MOST_BITS)
         if not math.isfinite(nats) or self.n_wrong >= MOST_UPDATES:
-            kept = "the last checkpoint is kept" if has_checkpoint(self.run) else "nothing has been saved"
+            kept = (
+                "the last checkpoint is kept"
+                if has_checkpoint(self.run)
+                else "nothing has been saved"
+            )
             raise BytenmtError(
                 f"training has diverged ({bits:g} bits a byte): lower train.lr or raise"
                 f" train.warmup_updates, or check your plugins; {kept}"
@@ -324,7 +356,11 @@ class TrainingLoop:
     def _log(self, values: Mapping[str, Any]) -> None:
         progress, lr = self.progress, self.trainer.lr
         if self.log is not None:
-            now = {"update": progress.update, "epoch": progress.epoch, "seconds": round(progress.seconds, 3)}
+            now = {
+                "update": progress.update,
+                "epoch": progress.epoch,
+                "seconds": round(progress.seconds, 3),
+            }
             self.log.write({**now, "lr": lr, **values})
 
     def _validate(self) -> bool:
@@ -334,7 +370,9 @@ class TrainingLoop:
         self.trainer.sum_over_processes()
         with self.trainer.averaged():
             model = self.trainer.model.eval()
-            record = self.group.broadcast(self.objective.score(model) | self.objective.decode(model))
+            record = self.group.broadcast(
+                self.objective.score(model) | self.objective.decode(model)
+            )
             model.train()
         better = self._is_best(record)
         self.trainer.sum_over_processes()
@@ -350,11 +388,14 @@ class TrainingLoop:
         return better
 
     def _is_best(self, record: Mapping[str, Any]) -> bool:
-        """Return whether a validation is the best so far, and note it in the progress. NaN never is."""
+        """Return whether a validation is the best so far, and note it in the progress. NaN never
+        is."""
         progress, metric = self.progress, self.settings.metric
         value, best = float(record[f"valid_{metric}"]), self.progress.best
         is_higher = metric == "chrf"
-        better = not math.isnan(value) and (best is None or (value > best if is_higher else value < best))
+        better = not math.isnan(value) and (
+            best is None or (value > best if is_higher else value < best)
+        )
         if better:
             progress.best, progress.best_update, progress.waited = value, progress.update, 0
         else:
@@ -365,8 +406,9 @@ class TrainingLoop:
 
 @contextmanager
 def _signals(patient: bool, reporter: Reporter) -> Iterator[list[int]]:
-    """Collect SIGINT and SIGTERM, so that no update is cut in half; the second one raises KeyboardInterrupt,
-    but not if `patient`: torchrun passes on what the terminal has sent already."""
+    """Collect SIGINT and SIGTERM, so that no update is cut in half; the second one raises
+    KeyboardInterrupt, but not if `patient`: torchrun passes on what the terminal has sent already.
+    """
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
         yield received

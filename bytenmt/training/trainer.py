@@ -47,10 +47,11 @@ Objective = TranslationObjective | LanguageModelObjective
 
 
 class Trainer:
-    """The state of a training in one process of `group`: model, optimiser, moving average and progress.
+    """The state of a training in one process of `group`: model, optimiser, moving average and
+    progress.
 
-    It makes single updates and checkpoints, for programs with a loop of their own; run.train is the loop with
-    validation, limits and signals. The objective supplies batches and their gradients.
+    It makes single updates and checkpoints, for programs with a loop of their own; run.train is the
+    loop with validation, limits and signals. The objective supplies batches and their gradients.
 
         objective = TranslationObjective(config, corpus, valid)
         trainer = Trainer(config, torch.device("cpu"), objective=objective)
@@ -66,8 +67,8 @@ class Trainer:
         group: Group = SINGLE_PROCESS,
         objective: Objective | None = None,
     ) -> None:
-        """Build a new model from train.seed. objective: None if only `update` is called, with batches that
-        the caller has made."""
+        """Build a new model from train.seed. objective: None if only `update` is called, with
+        batches that the caller has made."""
         train = config.train
         self.config, self.device, self.group = config, device, group
         torch.manual_seed(train.seed)
@@ -86,24 +87,29 @@ class Trainer:
         self.start_clock()
 
     def start_clock(self) -> None:
-        """Start the clock by which the progress counts seconds: time before this call is not counted."""
+        """Start the clock by which the progress counts seconds: time before this call is not
+        counted."""
         self._tick = time.monotonic()
 
     def sum_over_processes(self, *values: float) -> list[float]:
-        """Return each value summed over all processes, which must call this together with equally many.
+        """Return each value summed over all processes, which must call this together with equally
+        many.
 
-        It also adds the leading process' time since the last call to progress.seconds, in all processes.
+        It also adds the leading process' time since the last call to progress.seconds, in all
+        processes.
         """
         before, self._tick = self._tick, time.monotonic()
-        sums = torch.tensor([*values, (self._tick - before) * self.group.is_leader], dtype=torch.float64)
+        sums = torch.tensor(
+            [*values, (self._tick - before) * self.group.is_leader], dtype=torch.float64
+        )
         self.group.all_reduce(sums)
         *totals, seconds = sums.tolist()
         self.progress.seconds += seconds
         return totals
 
     def learn(self, shares: Sequence[BatchShare]) -> tuple[Tensor, Tensor]:
-        """Make one update from this process' shares of one or more batches, and set the progress to the
-        position in the text behind them. Returns nats and gradient norm, see `update`.
+        """Make one update from this process' shares of one or more batches, and set the progress to
+        the position in the text behind them. Returns nats and gradient norm, see `update`.
 
         All processes must call it together; a share may have no rows.
         """
@@ -113,14 +119,19 @@ class Trainer:
         progress.epoch, progress.batch, progress.epoch_batches = shares[-1][1:]
         return self.update(batches, int(target_bytes))
 
-    def update(self, batches: Sequence[Any], target_bytes: int | None = None) -> tuple[Tensor, Tensor]:
-        """Make one update from batches: gradients, clipping, a step of the optimisers and of the average.
+    def update(
+        self, batches: Sequence[Any], target_bytes: int | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Make one update from batches: gradients, clipping, a step of the optimisers and of the
+        average.
 
-        `learn` also sets the position in the text. batches: this process' rows; target_bytes: the target
-        bytes of all processes, EOS included, by which the summed loss is divided; None: those of `batches`.
+        `learn` also sets the position in the text. batches: this process' rows; target_bytes: the
+        target bytes of all processes, EOS included, by which the summed loss is divided; None:
+        those of `batches`.
 
-        Returns this process' negative log-likelihood, summed, in nats and without smoothing, and the norm of
-        the gradient before clipping, scalars on the device. Raises BytenmtError if the GPU lacks memory.
+        Returns this process' negative log-likelihood, summed, in nats and without smoothing, and
+        the norm of the gradient before clipping, scalars on the device. Raises BytenmtError if the
+        GPU lacks memory.
         """
         train = self.config.train
         if target_bytes is None:
@@ -149,16 +160,17 @@ class Trainer:
         return nats, norm
 
     def averaged(self) -> AbstractContextManager[None]:
-        """Return a context in which the model has the weights that are validated and saved: their moving
-        average, or the trained ones where train.ema is 0."""
+        """Return a context in which the model has the weights that are validated and saved: their
+        moving average, or the trained ones where train.ema is 0."""
         return nullcontext() if self.average is None else self.average.in_place()
 
     def save(self, run: Path, best: bool = False, facts: Facts | None = None) -> None:
-        """Save a checkpoint into the run folder. All processes must call it; the leading one writes.
+        """Save a checkpoint into the run folder. All processes must call it; the leading one
+        writes.
 
-        best: save the weights as best.safetensors, too, which translation uses; facts: of the training text.
-        Raises CheckpointError where it cannot be written, and for the best one BytenmtError where the CPU
-        engine would compute another model; earlier checkpoints stay.
+        best: save the weights as best.safetensors, too, which translation uses; facts: of the
+        training text. Raises CheckpointError where it cannot be written, and for the best one
+        BytenmtError where the CPU engine would compute another model; earlier checkpoints stay.
         """
         state: dict[str, Any] = {
             "objective": self.objective.state_dict(),
@@ -177,14 +189,21 @@ class Trainer:
         update = self.progress.update
         with self.averaged():
             used = model_tensors(self.model)
-            save_checkpoint(run, update, used, state, self.config, facts, best=best, trained=trained)
+            save_checkpoint(
+                run, update, used, state, self.config, facts, best=best, trained=trained
+            )
 
     def load(self, run: Path) -> Facts:
-        """Load the checkpoint of a run folder, to resume: weights, optimiser, moving average, the objective's
-        state and progress. Return its facts. Raises CheckpointError where it does not fit."""
-        saved, has_best = self.group.on_leader(lambda: (load_checkpoint(run), (run / BEST).is_file()))
+        """Load the checkpoint of a run folder, to resume: weights, optimiser, moving average, the
+        objective's state and progress. Return its facts. Raises CheckpointError where it does not
+        fit."""
+        saved, has_best = self.group.on_leader(
+            lambda: (load_checkpoint(run), (run / BEST).is_file())
+        )
         if saved.config.model != self.config.model:
-            raise CheckpointError(f"the checkpoint of update {saved.update} in {run} holds another model")
+            raise CheckpointError(
+                f"the checkpoint of update {saved.update} in {run} holds another model"
+            )
         state = saved.trainer
         try:
             load_weights(self.model, saved.weights, run)
@@ -206,10 +225,11 @@ class Trainer:
         return saved.facts
 
     def begin_with(self, tensors: dict[str, Tensor], file: Path) -> None:
-        """Load initial weights from another run before the first update, also into the moving average.
+        """Load initial weights from another run before the first update, also into the moving
+        average.
 
-        file: where they were read, for messages. n-gram tables that the other run has not stay zero. Raises
-        CheckpointError where the tensors do not fit the model.
+        file: where they were read, for messages. n-gram tables that the other run has not stay
+        zero. Raises CheckpointError where the tensors do not fit the model.
         """
         tables = self.model.embedding.ngrams
         if tables is not None and NGRAM_TABLES not in tensors:

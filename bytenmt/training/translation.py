@@ -37,8 +37,8 @@ N_SAMPLES = 3  # lines whose translations are logged: the first ones
 
 
 class BatchShare(NamedTuple):
-    """The rows of a batch that one process trains on, and the position in the text behind the batch, from
-    which a resumed run goes on."""
+    """The rows of a batch that one process trains on, and the position in the text behind the
+    batch, from which a resumed run goes on."""
 
     data: Any  # a data.batches.Batch, or of a language model a data.windows.WindowBatch
     epoch: int  # from 0
@@ -47,15 +47,17 @@ class BatchShare(NamedTuple):
 
 
 def to_device(batch: Batch, device: torch.device) -> Any:
-    """Copy a Batch of NumPy arrays to a device: return a Batch of tensors of the same shapes and types."""
+    """Copy a Batch of NumPy arrays to a device: return a Batch of tensors of the same shapes and
+    types."""
     return Batch(*(torch.from_numpy(part).to(device) for part in batch))  # type: ignore[arg-type]
 
 
 class TranslationObjective:
-    """The task of translation: batches (data.batches.Batch) of sentence pairs, their gradients, validation.
+    """The task of translation: batches (data.batches.Batch) of sentence pairs, their gradients,
+    validation.
 
-    Trainer calls it; a LanguageModelObjective has the same methods. Without a corpus only `gradients` and
-    what it calls can be used.
+    Trainer calls it; a LanguageModelObjective has the same methods. Without a corpus only
+    `gradients` and what it calls can be used.
     """
 
     def __init__(
@@ -84,8 +86,8 @@ class TranslationObjective:
     # ---- batches and gradients
 
     def shares(self, epoch: int, batch: int) -> Iterator[BatchShare]:
-        """Yield this process' part of each batch from batch `batch` of epoch `epoch` on, without end; both
-        count from 0. All processes see the same batches; each gets other rows of them."""
+        """Yield this process' part of each batch from batch `batch` of epoch `epoch` on, without
+        end; both count from 0. All processes see the same batches; each gets other rows of them."""
         assert self.corpus is not None
         train, share = self.train, (self.group.rank, self.group.size)
         for number in count(epoch):
@@ -107,11 +109,14 @@ class TranslationObjective:
                 yield BatchShare(data, number, behind, plan.n_batches)
             batch = 0
 
-    def gradients(self, model: Model[Any, Any], batches: Sequence[Batch], target_bytes: int) -> Tensor:
-        """Run forward and backward on this process' batches: the gradients are added to the parameters'.
+    def gradients(
+        self, model: Model[Any, Any], batches: Sequence[Batch], target_bytes: int
+    ) -> Tensor:
+        """Run forward and backward on this process' batches: the gradients are added to the
+        parameters'.
 
-        Return the summed negative log-likelihood in nats, a float64 scalar on the device. The loss whose
-        gradient is taken is divided by target_bytes.
+        Return the summed negative log-likelihood in nats, a float64 scalar on the device. The loss
+        whose gradient is taken is divided by target_bytes.
         """
         nats = torch.zeros((), dtype=torch.float64, device=self.device)
         for batch in (batch for batch in batches if len(batch.target_len)):
@@ -124,8 +129,9 @@ class TranslationObjective:
         return nats
 
     def loss(self, model: Model[Any, Any], tensors: Any, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Run the model on a batch; return the loss for the gradient and the negative log-likelihood, as
-        losses.batch_loss does. tensors: a Batch from to_device; inputs (n, t) uint8: from `inputs`."""
+        """Run the model on a batch; return the loss for the gradient and the negative
+        log-likelihood, as losses.batch_loss does. tensors: a Batch from to_device; inputs (n, t)
+        uint8: from `inputs`."""
         memory = model.encode(tensors.source, tensors.source_len)
         logits, _ = model(inputs, memory, model.start(memory))
         target = tensors.target_out
@@ -141,8 +147,8 @@ class TranslationObjective:
         train = self.train
         inputs: Tensor = tensors.target_in
         if train.teacher_forcing < 1:
-            # Without dropout, as in use; in a context of its own: autocast would keep weights without
-            # gradients for the loss.
+            # Without dropout, as in use; in a context of its own: autocast would keep weights
+            # without gradients for the loss.
             model.eval()
             with torch.no_grad(), autocast(train, self.device):
                 memory = model.encode(tensors.source, tensors.source_len)
@@ -162,7 +168,8 @@ class TranslationObjective:
     # ---- validation
 
     def score(self, model: Model[Any, Any]) -> dict[str, Any]:
-        """Return {"valid_bits_per_byte": …}, of all validation targets given their sources, EOS included.
+        """Return {"valid_bits_per_byte": …}, of all validation targets given their sources, EOS
+        included.
 
         model: in evaluation mode. All processes must call it together and share the lines.
         """
@@ -171,8 +178,8 @@ class TranslationObjective:
         return {"valid_bits_per_byte": bits_per_byte(log_p, self.valid.target_lengths)}
 
     def decode(self, model: Model[Any, Any]) -> dict[str, Any]:
-        """Translate the first train.valid_lines validation lines and score them: return chrF, BLEU, exact
-        match and some samples, by their names in metrics.jsonl; empty for no lines.
+        """Translate the first train.valid_lines validation lines and score them: return chrF, BLEU,
+        exact match and some samples, by their names in metrics.jsonl; empty for no lines.
 
         All processes must call it together; each translates its share of the lines.
         """
@@ -184,7 +191,9 @@ class TranslationObjective:
         limit, rank, size = self.config.data.max_source_bytes, self.group.rank, self.group.size
         runtime = replace(runtime_from_models([model], self.device), max_source_bytes=limit)
         translations = [b""] * n_lines
-        shares = self.group.gather_all(Translator.from_runtime(runtime).translate(lines[rank::size]))
+        shares = self.group.gather_all(
+            Translator.from_runtime(runtime).translate(lines[rank::size])
+        )
         for first, share in enumerate(shares):
             translations[first::size] = share
         texts = [text.decode() for text in translations]
@@ -204,7 +213,8 @@ class TranslationObjective:
     # ---- what a checkpoint tells of the text
 
     def facts(self) -> Facts:
-        """Return facts about the training text for the checkpoint: numbers of pairs and bytes, and files."""
+        """Return facts about the training text for the checkpoint: numbers of pairs and bytes, and
+        files."""
         assert self.corpus is not None
         corpus = self.corpus
         return Facts(

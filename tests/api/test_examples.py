@@ -49,7 +49,13 @@ def test_the_examples_run(place: Path, module: ModuleType, least: int) -> None:
 def test_a_training_in_another_thread_leaves_signals_alone(place: Path) -> None:
     """Signal handlers can only be set in the main thread."""
     Path("long").write_text("so many words " * 20)
-    texts = {"arch": "luong", "preset": "tiny", "text": "long", "valid_text": "long", "max_updates": 1}
+    texts = {
+        "arch": "luong",
+        "preset": "tiny",
+        "text": "long",
+        "valid_text": "long",
+        "max_updates": 1,
+    }
     useless, heard = {"weights": [2.0], "settings": ["data.noise=0.1"]}, Heard()
     with ThreadPoolExecutor() as threads:
         run = threads.submit(
@@ -65,24 +71,44 @@ def test_a_model_is_shown_on_one_short_line(place: Path) -> None:
     assert repr(bytenmt.Run("runs/text")) == "Run(path=PosixPath('runs/text'))"
 
 
-TEXTS: dict[str, Any] = {"arch": "luong", "src": "src", "tgt": "tgt", "valid_src": "src", "valid_tgt": "tgt"}
+TEXTS: dict[str, Any] = {
+    "arch": "luong",
+    "src": "src",
+    "tgt": "tgt",
+    "valid_src": "src",
+    "valid_tgt": "tgt",
+}
 REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: bytenmt.Translator.load("runs/text"), "is a language model and cannot translate"),
-    (lambda: bytenmt.Run("runs/text").log_probabilities(["a"], ["b"]), "a language model: use surpr"),
-    (lambda: bytenmt.Run("runs/text").byte_log_probabilities("a", "b"), "a language model: use surpr"),
+    (
+        lambda: bytenmt.Run("runs/text").log_probabilities(["a"], ["b"]),
+        "a language model: use surpr",
+    ),
+    (
+        lambda: bytenmt.Run("runs/text").byte_log_probabilities("a", "b"),
+        "a language model: use surpr",
+    ),
     (lambda: bytenmt.Run("runs/mine").surprisal("a"), "is a translation model: use Translator"),
     (lambda: bytenmt.Run("runs/mine").evaluate([], []), "no lines to evaluate"),
-    (lambda: bytenmt.Run("runs/mine").evaluate(["a", "b\nc"], ["d", "e"]), "line 2 of the sources contains"),
+    (
+        lambda: bytenmt.Run("runs/mine").evaluate(["a", "b\nc"], ["d", "e"]),
+        "line 2 of the sources contains",
+    ),
     (lambda: bytenmt.Run("nowhere"), "nowhere does not exist: give a run folder"),
     (lambda: bytenmt.Run("src").metrics(), "src has no metrics.jsonl"),
     (lambda: bytenmt.train("new", **TEXTS, no_such=1), "train.no_such"),
     (lambda: bytenmt.train("new", **TEXTS, device="gpu"), "device is 'gpu': expected"),
     (lambda: bytenmt.train("new", **TEXTS, threads=300), "threads is 300: expected"),
-    (lambda: bytenmt.Run("runs/mine").log_probabilities(["a"], ["b"], engin="x"), "engin is unknown"),
+    (
+        lambda: bytenmt.Run("runs/mine").log_probabilities(["a"], ["b"], engin="x"),
+        "engin is unknown",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("call", "message"), REFUSED)
-def test_what_a_command_refuses_is_refused(place: Path, call: Callable[[], Any], message: str) -> None:
+def test_what_a_command_refuses_is_refused(
+    place: Path, call: Callable[[], Any], message: str
+) -> None:
     with pytest.raises(bytenmt.BytenmtError, match=message):
         call()

@@ -1,4 +1,5 @@
-"""The example architecture of docs/adding-an-architecture.md is trained, stored and used to translate."""
+"""The example architecture of docs/adding-an-architecture.md is trained, stored and used to
+translate."""
 
 import os
 import shutil
@@ -18,7 +19,12 @@ from small_runs import CPU, forget_architecture
 from source_tree import PACKAGE
 
 from bytenmt import architectures
-from bytenmt.architectures.parameters import decoder_weights, model_program, parameter_shapes, state_bytes
+from bytenmt.architectures.parameters import (
+    decoder_weights,
+    model_program,
+    parameter_shapes,
+    state_bytes,
+)
 from bytenmt.architectures.registry import build_model, register
 from bytenmt.config.schema import load_config
 from bytenmt.decoding.cpu.engine import NumbaEngine
@@ -37,7 +43,8 @@ LINES = [b"one", "둘 three".encode(), b"x"]
 
 
 def guide_blocks() -> dict[str, str]:
-    """The guide's Python code by the file that it belongs to; that of a program of one's own as "own"."""
+    """The guide's Python code by the file that it belongs to; that of a program of one's own as
+    "own"."""
     texts = [block.text for block in blocks(GUIDE) if block.info == "python"]
     assert sum(text.count("\n") for text in texts) <= 110
     return dict(zip(("config.py", "model.py", "program.py", "own"), texts, strict=True))
@@ -45,7 +52,8 @@ def guide_blocks() -> dict[str, str]:
 
 @pytest.fixture(params=["with a program", "without one"])
 def echo(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ModuleType]:
-    """The example's module, registered for the length of a test; its name tells whether it has a program."""
+    """The example's module, registered for the length of a test; its name tells whether it has a
+    program."""
     before = set(sys.modules)
     own, with_program = guide_blocks()["own"], request.param == "with a program"
     folder = tmp_path / "architectures" / "echo"
@@ -56,7 +64,8 @@ def echo(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ModuleType]
     architectures.__path__.append(str(tmp_path / "architectures"))
     try:
         config, model, program = (
-            import_module(f"bytenmt.architectures.echo.{name}") for name in ("config", "model", "program")
+            import_module(f"bytenmt.architectures.echo.{name}")
+            for name in ("config", "model", "program")
         )
         names = vars(config) | vars(model) | {"write_program": program.write_program}
         if not with_program:
@@ -107,7 +116,8 @@ def test_both_engines_run_it(echo: ModuleType, tmp_path: Path, source: str) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("echo", ["without one"], indirect=True)
 def test_it_is_trained_and_asked(echo: ModuleType, tmp_path: Path, texts: dict[str, Any]) -> None:
-    """auto takes PyTorch in place of the CPU engine, and says so once; what insists on that engine fails."""
+    """auto takes PyTorch in place of the CPU engine, and says so once; what insists on that engine
+    fails."""
     run, told = tmp_path / "run", Heard()
     limits = ["train.max_updates=6", "train.max_tokens=200", "train.valid_lines=2"]
     train(run, load_config("echo", None, limits), **texts, device=CPU)
@@ -115,13 +125,22 @@ def test_it_is_trained_and_asked(echo: ModuleType, tmp_path: Path, texts: dict[s
     asked: dict[str, Any] = {"device": "cpu", "beam": 2, "max_len_b": 9}
     found = Translator.load(run, reporter=told, **asked).translate(LINES)
     assert found == Translator.load(run, engine="torch", reporter=told, **asked).translate(LINES)
-    lines = [line for line in told.lines if "compiling" not in line]  # the search, where no test before has
-    assert lines == ["bytenmt: decoding with --engine torch: the numba engine has no program for echo"]
+    lines = [
+        line for line in told.lines if "compiling" not in line
+    ]  # the search, where no test before has
+    assert lines == [
+        "bytenmt: decoding with --engine torch: the numba engine has no program for echo"
+    ]
     assert Translator.load(run, precision="bf16", device="cpu").translate("a")
-    for engine, precision, what in (("numba", "auto", "no program for echo"), ("auto", "int8", "torch has")):
+    for engine, precision, what in (
+        ("numba", "auto", "no program for echo"),
+        ("auto", "int8", "torch has"),
+    ):
         with pytest.raises(BytenmtError, match=what):
             Translator.load(run, engine=engine, precision=precision, device="cpu")
-    assert "echo" in model_description(str(run), None) and "fading = 0.8" in model_description("echo", None)
+    assert "echo" in model_description(str(run), None) and "fading = 0.8" in model_description(
+        "echo", None
+    )
 
 
 def test_its_configuration_is_strict(echo: ModuleType) -> None:
@@ -161,7 +180,9 @@ def apply(difference: str, path: Path) -> None:
 @pytest.mark.slow
 def test_the_examples_pass_the_tests_that_the_guide_names(tmp_path: Path) -> None:
     for folder in ("bytenmt", "tests"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__")
+        )
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for block in blocks(GUIDE):
         if block.info.startswith("diff "):
@@ -170,7 +191,10 @@ def test_the_examples_pass_the_tests_that_the_guide_names(tmp_path: Path) -> Non
         [sys.executable, "-m", "pytest", "-q", "-n0", "-k", "luong-scaled or bytenet-tanh", *TESTS],
         cwd=tmp_path,
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-        | {"PYTHONPATH": str(tmp_path), VARIABLE: os.environ.get(VARIABLE, str(PACKAGE / "__pycache__"))},
+        | {
+            "PYTHONPATH": str(tmp_path),
+            VARIABLE: os.environ.get(VARIABLE, str(PACKAGE / "__pycache__")),
+        },
         capture_output=True,
         text=True,
     )

@@ -33,17 +33,24 @@ CONTRACT: dict[str, tuple[Callable[[AnyModel], None], Iterable[str]]] = {
     "each source byte matters": (invariants.check_source_matters, WITH_SOURCE),
     "padding and batch mates change nothing": (invariants.check_padding, VARIANTS),
     "five beams share a memory": (partial(invariants.check_beams, beam=5), VARIANTS),
-    "reordered with gradients": (partial(invariants.check_reorder, calls=8, gradients=True), VARIANTS),
+    "reordered with gradients": (
+        partial(invariants.check_reorder, calls=8, gradients=True),
+        VARIANTS,
+    ),
     "rings stay where they are": (invariants.check_rings_in_place, PARALLEL),
     "the receptive field is the formula's": (invariants.check_receptive_field, PARALLEL),
-    "recurrent models claim no receptive field": (check_recurrence, sorted(set(VARIANTS) - set(PARALLEL))),
+    "recurrent models claim no receptive field": (
+        check_recurrence,
+        sorted(set(VARIANTS) - set(PARALLEL)),
+    ),
     "made without a source": (check_no_source, WITHOUT_SOURCE),
     "rows can be moved": (invariants.check_moved_rows, VARIANTS),
 }
 
 
 @by_variant(
-    ("promise", "name"), [(promise, name) for promise, (_, names) in CONTRACT.items() for name in names]
+    ("promise", "name"),
+    [(promise, name) for promise, (_, names) in CONTRACT.items() for name in names],
 )
 def test_the_contract(promise: str, name: str) -> None:
     CONTRACT[promise][0](model_of(name))

@@ -1,7 +1,7 @@
 """Tests of the tests: plant a fault that public re-implementations made, see the invariant fail.
 
-Each fault is an edit of a function's source; the invariants that should notice it must raise AssertionError.
-They pass without it in test_contract.py and test_reference.py.
+Each fault is an edit of a function's source; the invariants that should notice it must raise
+AssertionError. They pass without it in test_contract.py and test_reference.py.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pytest
 from fast_variants import by_variant
 from invariants import make
 
-# Of each fault its name, the models in which it is planted, and the checks that notice it, with what they
-# say; then a function, a part of its source, and what stands there instead.
+# Of each fault its name, the models in which it is planted, and the checks that notice it, with
+# what they say; then a function, a part of its source, and what stands there instead.
 FAULTS = """
 statistics over time, F.1 | bytenet | causality: before a NaN, autoregressive: before a change, padding
 architectures.bytenet.model ResidualBlock._before | norm_in, x | norm_in, x - x.mean(dim=1, keepdim=True)
@@ -112,7 +112,8 @@ CASES = [
 
 
 def edit_function(place: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give a function, named by its module and itself, the code of its edited source, wherever it is used."""
+    """Give a function, named by its module and itself, the code of its edited source, wherever it
+    is used."""
     module_name, _, path = place.partition(" ")
     module = import_module(f"bytenmt.{module_name}")
     function: Any = module

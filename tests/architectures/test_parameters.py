@@ -1,4 +1,5 @@
-"""The parameters told from a configuration are those of the model that PyTorch builds, and what they need."""
+"""The parameters told from a configuration are those of the model that PyTorch builds, and what
+they need."""
 
 from typing import Any
 
@@ -22,8 +23,8 @@ from bytenmt.program.writer import WeightSink, parameter
 
 
 def attention_products(config: Any, source_bytes: int) -> int:
-    """The multiply-accumulates of a step's attentions, by the papers' equations: a score of each column that
-    is seen, and a sum of as many values."""
+    """The multiply-accumulates of a step's attentions, by the papers' equations: a score of each
+    column that is seen, and a sum of as many values."""
     arch = architecture(config)
     if not config.source:
         return 0
@@ -58,10 +59,14 @@ def test_what_is_told_is_the_models(name: str) -> None:
         torch.zeros(1, dtype=torch.int64, device="meta"),
     )
     state = tensors(model.start(model.encode(*nothing)))
-    assert state_bytes(program) == 4 * sum(part.numel() for part in state if part.is_floating_point())
+    assert state_bytes(program) == 4 * sum(
+        part.numel() for part in state if part.is_floating_point()
+    )
     matrices = sum(part.numel() for part in model.decoder.parameters() if part.dim() > 1)
     for source_bytes in (0, 1, 7, 100, 10_000):
-        assert step_cost(config, source_bytes) == matrices + attention_products(config, source_bytes)
+        assert step_cost(config, source_bytes) == matrices + attention_products(
+            config, source_bytes
+        )
 
 
 def test_a_program_that_contradicts_itself_is_refused() -> None:

@@ -12,7 +12,13 @@ from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.config.schema import fingerprint, load_config
 
-NOMINAL = {"tiny": 0.6e6, "small": 3e6, "base": 10e6, "fast": 3.3e6, "large": 25e6}  # decoder weights
+NOMINAL = {
+    "tiny": 0.6e6,
+    "small": 3e6,
+    "base": 10e6,
+    "fast": 3.3e6,
+    "large": 25e6,
+}  # decoder weights
 
 
 def on_meta(arch: str, preset: str, *settings: str) -> Model[Any, Any]:
@@ -24,9 +30,9 @@ def on_meta(arch: str, preset: str, *settings: str) -> Model[Any, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", NOMINAL)
 def test_decoder_weights(preset: str) -> None:
-    """All within 20 % of each other and of the preset's nominal size, with a source and without; tiny never
-    above a million, base without a source at most 11 million in all. One width of embeddings, so that a
-    table can be handed from one model to another."""
+    """All within 20 % of each other and of the preset's nominal size, with a source and without;
+    tiny never above a million, base without a source at most 11 million in all. One width of
+    embeddings, so that a table can be handed from one model to another."""
     weights, widths = {}, set()
     for arch in ARCHITECTURES:
         model, alone = on_meta(arch, preset), on_meta(arch, preset, "model.source=false")
@@ -57,8 +63,8 @@ def test_papers_receptive_fields() -> None:
 
 
 def test_chos_model_is_that_of_1406_1078() -> None:
-    """Version 3: reset before the product in the encoder, after it and with the context in the decoder; 500
-    maxout units; the source read forwards, and seen at every step."""
+    """Version 3: reset before the product in the encoder, after it and with the context in the
+    decoder; 500 maxout units; the source read forwards, and seen at every step."""
     model = on_meta("seq2seq", "paper")
     assert model.config.resets == ("before", "after") and model.config.reset_context
     assert (model.config.context, model.config.reverse_source) == ("every_step", False)

@@ -38,17 +38,23 @@ def test_bytenet_unfolding(length: int, columns: int) -> None:
 
 @pytest.mark.parametrize("stacking", ["concat", "add"])
 def test_bytenet_columns_at_the_start(stacking: str) -> None:
-    """encoder_scale is a factor of the first columns, through the weights alone: all other weights are drawn
-    as without it."""
+    """encoder_scale is a factor of the first columns, through the weights alone: all other weights
+    are drawn as without it."""
     options = VARIANTS["bytenet"] | {"stacking": stacking}
     models = []
     for scale in (1.0, 3.0):
         torch.manual_seed(8)
-        models.append(build_model(parse_config({"model": options | {"encoder_scale": scale}}).model).eval())
+        models.append(
+            build_model(parse_config({"model": options | {"encoder_scale": scale}}).model).eval()
+        )
     (plain, larger), (src, src_len) = models, invariants.some_sources([6, 4])
     found, expected = larger.encode(src, src_len), plain.encode(src, src_len)
     torch.testing.assert_close(found.columns, 3 * expected.columns)
-    names = [name for name, p in larger.named_parameters() if not torch.equal(p, plain.get_parameter(name))]
+    names = [
+        name
+        for name, p in larger.named_parameters()
+        if not torch.equal(p, plain.get_parameter(name))
+    ]
     assert names == ["encoder.output.weight", "encoder.output.bias"]
 
 
@@ -74,8 +80,8 @@ def refreshes(norm: WeightNorm) -> None:
 
 
 def test_the_folded_weight_follows_every_change() -> None:
-    """Loads, casts, assignments and steps of an optimizer, which raises no version if it is fused; between
-    them it is kept."""
+    """Loads, casts, assignments and steps of an optimizer, which raises no version if it is fused;
+    between them it is kept."""
     norm, other = WeightNorm(torch.randn(4, 3)).eval(), WeightNorm(torch.randn(4, 3))
     optimizer = torch.optim.AdamW(norm.parameters(), lr=0.1, fused=True)
 
@@ -88,7 +94,14 @@ def test_the_folded_weight_follows_every_change() -> None:
     def assign() -> None:
         norm.load_state_dict(WeightNorm(torch.randn(4, 3)).state_dict(), assign=True)
 
-    changes = [step, step, lambda: norm.load_state_dict(other.state_dict()), norm.double, norm.float, assign]
+    changes = [
+        step,
+        step,
+        lambda: norm.load_state_dict(other.state_dict()),
+        norm.double,
+        norm.float,
+        assign,
+    ]
     refreshes(norm)
     for change in changes:
         change()
@@ -145,17 +158,23 @@ LARGE = {"d_embedding": 60, "d_hidden": 64, "init": "paper"}
 PAPERS: dict[str, Variant] = {
     "cho": VARIANTS["seq2seq-cho"] | LARGE,
     "sutskever": VARIANTS["seq2seq"] | DEEP | LARGE | {"cell": "lstm"},
-    "lstm at every step": VARIANTS["seq2seq"] | DEEP | LARGE | {"cell": "lstm", "context": "every_step"},
+    "lstm at every step": VARIANTS["seq2seq"]
+    | DEEP
+    | LARGE
+    | {"cell": "lstm", "context": "every_step"},
     "bahdanau": VARIANTS["bahdanau"] | LARGE | {"d_attention": 50, "d_maxout": 30},
     "luong": VARIANTS["luong-concat"] | LARGE,
-    "luong-places": VARIANTS["luong-location"] | LARGE | {"attention": "local-p", "n_locations": 500},
+    "luong-places": VARIANTS["luong-location"]
+    | LARGE
+    | {"attention": "local-p", "n_locations": 500},
 }
 
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_every_parameter_starts_as_the_paper_says(name: str) -> None:
-    """Cho and Bahdanau: recurrent matrices orthogonal, biases and v zero, W_a and U_a N(0, 0.001^2), the rest
-    N(0, 0.01^2). Sutskever: everything uniform in [-0.08, 0.08]. Luong: in [-0.1, 0.1], biases zero."""
+    """Cho and Bahdanau: recurrent matrices orthogonal, biases and v zero, W_a and U_a N(0,
+    0.001^2), the rest N(0, 0.01^2). Sutskever: everything uniform in [-0.08, 0.08]. Luong: in
+    [-0.1, 0.1], biases zero."""
     torch.manual_seed(1)
     model, options = build_model(parse_config({"model": PAPERS[name]}).model), PAPERS[name]
     uniform = 0.08 if options.get("cell") == "lstm" else 0.1 if options["arch"] == "luong" else 0.0
@@ -179,7 +198,8 @@ def test_every_parameter_starts_as_the_paper_says(name: str) -> None:
 
 
 def loss_of(model: Any, lengths: list[int]) -> Callable[..., Tensor]:
-    """Return a loss of a model on sources of these lengths as a function; it may be given the memory."""
+    """Return a loss of a model on sources of these lengths as a function; it may be given the
+    memory."""
     sources, tgt = invariants.some_sources(lengths), invariants.some_inputs(len(lengths), 9)
 
     def loss(memory: Any = None) -> Tensor:
@@ -211,8 +231,8 @@ def slope(loss: Callable[..., Tensor], parameter: Tensor, i: int, step: float = 
     ],
 )
 def test_convs2s_encoder_gradient_factor(name: str, layer: str, n_attentions: int) -> None:
-    """The gradient into the encoder's stack, where alone these weights are, is the true one over twice the
-    number of attentions."""
+    """The gradient into the encoder's stack, where alone these weights are, is the true one over
+    twice the number of attentions."""
     model = make(name)
     bias, loss = model.get_parameter(f"encoder.{layer}.convolution.bias"), loss_of(model, [6, 4])
     loss().backward()
@@ -274,7 +294,9 @@ def test_gradients_equal_those_of_the_fused_attention(dtype: torch.dtype, tolera
     """Outputs and all three gradients, with columns that some or all queries may not see."""
     generator = torch.Generator().manual_seed(1)
     shapes = (3, 2, 5, 6), (3, 2, 7, 6), (3, 2, 7, 6), (3, 2, 5, 6)
-    q, k, v, weight = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes)
+    q, k, v, weight = (
+        torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes
+    )
     mask = torch.rand(3, 1, 5, 7, generator=generator) < 0.6
     mask[..., 0], mask[1, :, :, 3] = True, False
     found = []
@@ -282,7 +304,9 @@ def test_gradients_equal_those_of_the_fused_attention(dtype: torch.dtype, tolera
         inputs = [one.to(precision).requires_grad_() for one in (q, k, v)]
         output = attend(*inputs, mask)
         (output.double() * weight).sum().backward()
-        found.append([output.double(), *(one.grad.double() for one in inputs if one.grad is not None)])
+        found.append(
+            [output.double(), *(one.grad.double() for one in inputs if one.grad is not None)]
+        )
     assert len(found[0]) == len(found[1]) == 4
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=3 * tolerance)

@@ -1,4 +1,5 @@
-"""Checkpoints: whole or not there at any moment, and refused by name when they are not what was written."""
+"""Checkpoints: whole or not there at any moment, and refused by name when they are not what was
+written."""
 
 import os
 import resource
@@ -97,7 +98,9 @@ def test_files_are_safetensors(tmp_path: Path) -> None:
     tensors = contents(1)[0]
     tensors = {name: tensor.t().contiguous().t() for name, tensor in tensors.items()}
     write_weights(tmp_path / "one", tensors, CONFIG, Facts(texts=(TextFact("é", 1),)))
-    write_weights(tmp_path / "two", dict(reversed(tensors.items())), CONFIG, Facts(texts=(TextFact("é", 1),)))
+    write_weights(
+        tmp_path / "two", dict(reversed(tensors.items())), CONFIG, Facts(texts=(TextFact("é", 1),))
+    )
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     for n in range(8):  # wherever the header ends, the numbers begin at a multiple of eight
         write_weights(tmp_path / "three", tensors, CONFIG, Facts(texts=(TextFact("x" * n, 1),)))
@@ -134,7 +137,9 @@ def test_best_and_last_of_a_run(tmp_path: Path) -> None:
     assert read_run(run, "last")[1].facts == Facts(update=75)
     (run / "best.safetensors").unlink()
     assert read_run(run)[1].facts == Facts(update=75)
-    shutil.copy(tmp_path / "other" / "best.safetensors", run / PUBLISHED)  # shadows the run, not its resume
+    shutil.copy(
+        tmp_path / "other" / "best.safetensors", run / PUBLISHED
+    )  # shadows the run, not its resume
     assert [read_run(run, which)[1].facts.update for which in ("best", "last")] == [70, 75]
 
 
@@ -142,8 +147,8 @@ def test_best_and_last_of_a_run(tmp_path: Path) -> None:
 
 
 def moments(folder: Path, action: Callable[[], None]) -> list[dict[Path, bytes]]:
-    """Yield the files on disk before every line of the package that an action executes, and at its end: all
-    states that kill -9 can leave, without unflushed data. Equal states are yielded once.
+    """Yield the files on disk before every line of the package that an action executes, and at its
+    end: all states that kill -9 can leave, without unflushed data. Equal states are yielded once.
     """
     seen: list[dict[Path, bytes]] = []
 
@@ -174,9 +179,11 @@ def moments(folder: Path, action: Callable[[], None]) -> list[dict[Path, bytes]]
 def test_a_kill_leaves_the_old_checkpoint_or_the_new(
     older: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At every line of a save: what a resume reads is there bit for bit, all weights can be read, and the
-    next save works and leaves nothing lying about."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # the kernel outlives a killed process
+    """At every line of a save: what a resume reads is there bit for bit, all weights can be read,
+    and the next save works and leaves nothing lying about."""
+    monkeypatch.setattr(
+        os, "fsync", lambda descriptor: None
+    )  # the kernel outlives a killed process
     run = tmp_path / "run"
     run.mkdir()
     for update in older:
@@ -219,7 +226,8 @@ def file_limit(n_bytes: int) -> Iterator[None]:
 
 
 def test_a_real_limit(run: Path) -> None:
-    """The system refuses to write on, in the weights or the trainer's file: the checkpoint before stands."""
+    """The system refuses to write on, in the weights or the trainer's file: the checkpoint before
+    stands."""
     save(run, 2, best=True)
     sizes = {len(data) for path, data in listing(run).items() if path.name != "config.toml"}
     for limit in (0, 1, 1000, *(size - 1 for size in sizes)):

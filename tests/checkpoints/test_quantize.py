@@ -45,8 +45,8 @@ def folded(tensors: dict[str, Any]) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("precision", ["int8", "fp32"])
 def test_every_number_is_the_nearest(tmp_path: Path, arch: str, precision: str) -> None:
-    """Matrices to half a step of their type, an output's largest weight decides the step of int8; all else
-    bit for bit; through the file and the model that PyTorch loads."""
+    """Matrices to half a step of their type, an output's largest weight decides the step of int8;
+    all else bit for bit; through the file and the model that PyTorch loads."""
     run = make_run(tmp_path / "run", arch)
     before = folded({name: part.numpy() for name, part in read(run).items()})
     file = convert(run, precision)
@@ -56,7 +56,9 @@ def test_every_number_is_the_nearest(tmp_path: Path, arch: str, precision: str) 
     for name, matrix in before.items():
         error = np.abs(matrix - after[name])
         if matrix.ndim < 2 or name in TABLES or precision == "fp32":
-            assert error.max(initial=0) <= (1e-6 * np.abs(matrix).max() if name.endswith(".v") else 0), name
+            assert error.max(initial=0) <= (
+                1e-6 * np.abs(matrix).max() if name.endswith(".v") else 0
+            ), name
             continue
         rows = np.abs(matrix).reshape(len(matrix), -1)
         limit = (rows.max(axis=1) / 127 / 2).reshape(-1, *[1] * (matrix.ndim - 1))
@@ -75,7 +77,8 @@ def test_the_file_is_smaller(tmp_path: Path) -> None:
     whole = convert(run, "fp32").stat().st_size
     assert 3.5 < whole / convert(run, "int8").stat().st_size < 4
     kinds = {
-        name: array.dtype for name, array in read_run(tmp_path / "run.int8.safetensors")[1].arrays.items()
+        name: array.dtype
+        for name, array in read_run(tmp_path / "run.int8.safetensors")[1].arrays.items()
     }
     assert kinds["embedding.weight"] == kinds["keys.weight" + SCALE] == np.float32
     assert kinds["keys.weight"] == np.int8
@@ -83,8 +86,8 @@ def test_the_file_is_smaller(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arch", [name for name, one in ARCHITECTURES.items() if one.write_program])
 def test_it_is_packed_as_the_run_would_be(tmp_path: Path, arch: str) -> None:
-    """The engine for the CPU gets the numbers that it would have rounded itself, to a step at most where it
-    cuts a matrix in two; and again converted, nothing changes."""
+    """The engine for the CPU gets the numbers that it would have rounded itself, to a step at most
+    where it cuts a matrix in two; and again converted, nothing changes."""
     run = make_run(tmp_path / "run", arch)
     file = convert(run, "int8")
     once = restore_weights(read_run(file)[1].arrays)
@@ -100,8 +103,12 @@ def test_it_is_packed_as_the_run_would_be(tmp_path: Path, arch: str) -> None:
 
 @pytest.mark.parametrize("names", [("a.v", "a.g"), ("a.g", "a.v")])  # whatever comes first
 def test_weight_normalisation(names: tuple[str, str]) -> None:
-    """The lengths are those of the rounded rows, so that a model reads these; one of length 0 stays one."""
-    arrays = {"a.v": np.arange(1, 13, dtype=np.float32).reshape(3, 2, 2), "a.g": np.float32([1, 0, 2])}
+    """The lengths are those of the rounded rows, so that a model reads these; one of length 0 stays
+    one."""
+    arrays = {
+        "a.v": np.arange(1, 13, dtype=np.float32).reshape(3, 2, 2),
+        "a.g": np.float32([1, 0, 2]),
+    }
     back = restore_weights(round_arrays({name: arrays[name] for name in names}, "int8"))
     assert back["a.v"].shape == (3, 2, 2)
     assert np.allclose(folded(back)["a.v"], folded(arrays)["a.v"], rtol=0.01)
@@ -126,12 +133,18 @@ def test_a_file_that_is_handed_on_tells_no_folders(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", "luong")
     facts = Facts(
         pairs=3,
-        corpora=(PairFiles(Path("/home/me/a.ko"), Path("/home/me/a.en")), PairFiles(tsv=Path("/home/me/t"))),
+        corpora=(
+            PairFiles(Path("/home/me/a.ko"), Path("/home/me/a.en")),
+            PairFiles(tsv=Path("/home/me/t")),
+        ),
         texts=(TextFact("/home/me/text", 7),),
     )
     save_checkpoint(run, 80, read(run), {}, Run(run).config, facts, best=True)
     output = convert(run, "int8")
-    assert b"/home/me" not in output.read_bytes() and b"/home/me" in (run / "last.safetensors").read_bytes()
+    assert (
+        b"/home/me" not in output.read_bytes()
+        and b"/home/me" in (run / "last.safetensors").read_bytes()
+    )
     told = read_run(output)[1].facts
     assert told.corpora == (PairFiles(Path("a.ko"), Path("a.en")), PairFiles(tsv=Path("t")))
     assert (told.update, told.pairs, told.texts) == (80, 3, (TextFact("text", 7),))

@@ -32,7 +32,10 @@ Arrays = dict[str, Array]
 Metadata = dict[str, str]
 DEEP, LONG = "[" * 5000 + "]" * 5000, "9" * 5000
 BIAS, GATES, TABLE = "decoder.output.bias", "encoder.0.gates.weight", "embedding.weight"
-VERSIONS = ("6d42e7c", "60e445e")  # commits; the first one wrote the oldest files that are still read
+VERSIONS = (
+    "6d42e7c",
+    "60e445e",
+)  # commits; the first one wrote the oldest files that are still read
 
 
 # ---- files of earlier versions
@@ -48,11 +51,15 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize(("name", "tolerance"), [("run/checkpoints/update-00000004", 1e-4), ("int8", 0.02)])
+@pytest.mark.parametrize(
+    ("name", "tolerance"), [("run/checkpoints/update-00000004", 1e-4), ("int8", 0.02)]
+)
 def test_a_model_of_an_earlier_version_scores_as_it_did(
     older: Path, version: str, name: str, tolerance: float
 ) -> None:
-    then = [float(line.split("\t")[0]) for line in (older / version / "scores").read_text().splitlines()]
+    then = [
+        float(line.split("\t")[0]) for line in (older / version / "scores").read_text().splitlines()
+    ]
     texts = ["--src", str(older / "source"), "--ref", str(older / "target"), "--log-probabilities"]
     model = str(older / version / f"{name}.safetensors")
     done = invoke("evaluate", model, *texts, "--engine", "torch")
@@ -79,7 +86,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Arrays
 def refused(folder: Path, arrays: Arrays, metadata: Metadata) -> str:
     """Return the one-line error for a weights file; it names the file."""
     path = folder / "w.safetensors"
-    save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path, metadata)
+    save_file(
+        {name: np.asarray(array, order="C") for name, array in arrays.items()}, path, metadata
+    )
     return refused_file(path)
 
 
@@ -102,16 +111,37 @@ TENSORS: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
         lambda a: {k: v for k, v in a.items() if k != BIAS},
         "which is missing, expected float32 256",
     ),
-    "a bias of one number": (lambda a: a | {BIAS: a[BIAS][:1]}, "which is float32 1, expected float32 256"),
-    "a scalar": (lambda a: a | {BIAS: a[BIAS].sum()}, "float32 of one number, expected float32 256"),
-    "a table of 128 rows": (lambda a: a | {TABLE: a[TABLE][:128]}, "float32 128 x 8, expected float32 256 x"),
-    "a matrix turned": (lambda a: a | {GATES: a[GATES].T}, "float32 16 x 32, expected float32 32 x 16"),
-    "whole numbers": (lambda a: a | {GATES: a[GATES].astype(np.int32)}, "int32 32 x 16, expected float32"),
+    "a bias of one number": (
+        lambda a: a | {BIAS: a[BIAS][:1]},
+        "which is float32 1, expected float32 256",
+    ),
+    "a scalar": (
+        lambda a: a | {BIAS: a[BIAS].sum()},
+        "float32 of one number, expected float32 256",
+    ),
+    "a table of 128 rows": (
+        lambda a: a | {TABLE: a[TABLE][:128]},
+        "float32 128 x 8, expected float32 256 x",
+    ),
+    "a matrix turned": (
+        lambda a: a | {GATES: a[GATES].T},
+        "float32 16 x 32, expected float32 32 x 16",
+    ),
+    "whole numbers": (
+        lambda a: a | {GATES: a[GATES].astype(np.int32)},
+        "int32 32 x 16, expected float32",
+    ),
     "halves": (lambda a: {k: v.astype(np.float16) for k, v in a.items()}, "differ, first"),
-    "one too many": (lambda a: a | {"x": a[BIAS]}, "first 'x', which is float32 256, expected missing"),
+    "one too many": (
+        lambda a: a | {"x": a[BIAS]},
+        "first 'x', which is float32 256, expected missing",
+    ),
     "a control character": (lambda a: a | {"\x1b[2J\n": a[BIAS]}, r"first '\x1b[2J\n'"),
     "no number": (lambda a: a | {GATES: with_nan(a[GATES])}, f"'{GATES}' holds what is no number"),
-    "infinite": (lambda a: a | {BIAS: with_nan(a[BIAS], -np.inf)}, f"'{BIAS}' holds what is no number"),
+    "infinite": (
+        lambda a: a | {BIAS: with_nan(a[BIAS], -np.inf)},
+        f"'{BIAS}' holds what is no number",
+    ),
     "nothing": (lambda a: {}, "tensors differ"),
 }
 
@@ -125,7 +155,8 @@ def test_tensors_that_do_not_fit(what: str, template: dict[str, Any], tmp_path: 
 
 
 def test_rows_of_tables_are_checked_too(template: dict[str, Any], tmp_path: Path) -> None:
-    """There are as many as the bits say, and as many bits as the tables have rows; both are read again."""
+    """There are as many as the bits say, and as many bits as the tables have rows; both are read
+    again."""
     arrays, metadata = template["luong"]
     table, rows = restore_weights(arrays)[NGRAM_TABLES].copy(), NGRAM_TABLES + ROWS
     table[[0, 9, 64, 127]] = 0
@@ -177,7 +208,10 @@ METADATA: dict[str, tuple[Callable[[Metadata], Metadata], str]] = {
     "no JSON": (lambda t: t | {"config": "{"}, "configuration or facts cannot be read"),
     "a key with a line's end": (lambda t: with_model(t, **{"a\nb": 1}), r"model"),
     "infinite": (lambda t: with_model(t, dropout=float("inf")), "model.dropout"),
-    "another format": (lambda t: t | {"format": "bytenmt 1"}, "does not hold the weights of a model of this"),
+    "another format": (
+        lambda t: t | {"format": "bytenmt 1"},
+        "does not hold the weights of a model of this",
+    ),
 }
 
 
@@ -196,7 +230,9 @@ def test_headers_from_strangers(template: dict[str, Any], tmp_path: Path) -> Non
     header, data = whole[8 : 8 + n].rstrip(), whole[8 + n :]
 
     def with_header(text: bytes, length: int | None = None) -> str:
-        path.write_bytes((len(text) if length is None else length).to_bytes(8, "little") + text + data)
+        path.write_bytes(
+            (len(text) if length is None else length).to_bytes(8, "little") + text + data
+        )
         return refused_file(path)
 
     tensors = json.loads(header)

@@ -45,7 +45,9 @@ def test_systems_are_compared(place: Path) -> None:
     assert [system["system"] for system in found["systems"]] == ["run", "bytenet", "copy", "src"]
     assert not found["seeds"]  # copy is a run of the same seed
     (own,) = json.loads(accepted(f"evaluate bytenet {TEXTS} {SHORT} --json"))["systems"]
-    assert found["systems"][1] == own | {name: found["systems"][1][name] for name in ("chrf_p", "bleu_p")}
+    assert found["systems"][1] == own | {
+        name: found["systems"][1][name] for name in ("chrf_p", "bleu_p")
+    }
     assert (found["systems"][2]["chrf_p"], found["systems"][2]["bleu_p"]) == (1.0, 1.0)
 
 
@@ -85,8 +87,8 @@ def test_figures_are_drawn(place: Path) -> None:
     ],
 )
 def test_texts_may_be_pipes(place: Path, words: str) -> None:
-    """A text may be a pipe, such as a shell's <(command): messages are the same as for files, and each pipe
-    is read once.
+    """A text may be a pipe, such as a shell's <(command): messages are the same as for files, and
+    each pipe is read once.
     """
     expected = accepted(words.format(src="src", tgt="tgt"))
     used, writers = [], []
@@ -113,7 +115,9 @@ def test_no_curve_is_there(place: Path) -> None:
     assert not (place / "c.png").exists()
 
 
-def test_a_picture_without_matplotlib_is_one_line(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_without_matplotlib_is_one_line(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "pip install 'bytenmt[plots]'" in invoke("plot run --line a").stderr
     assert "pip install 'bytenmt[plots]'" in invoke("evaluate run --curves c.png").stderr

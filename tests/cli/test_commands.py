@@ -12,7 +12,17 @@ from typing import Any
 
 import pytest
 import torch
-from command_line import EVALUATE, RESUME, TEXT, TRAIN, TRANSLATE, accepted, invoke, listing, refused
+from command_line import (
+    EVALUATE,
+    RESUME,
+    TEXT,
+    TRAIN,
+    TRANSLATE,
+    accepted,
+    invoke,
+    listing,
+    refused,
+)
 from made_up_engine import make_run
 
 from bytenmt import __version__
@@ -37,12 +47,20 @@ PAIRS = "train -o new --src src --tgt tgt --valid-src src --valid-tgt tgt"
 
 @pytest.mark.slow
 def test_repaired_lines_are_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "warning: invalid: 1 of 4 lines are not UTF-8" in invoke(f"{TRANSLATE} -i invalid").stderr
+    assert (
+        "warning: invalid: 1 of 4 lines are not UTF-8" in invoke(f"{TRANSLATE} -i invalid").stderr
+    )
     for name, code, message in (
         ("invalid", 0, "warning: standard input: 1 of 4 lines are not UTF-8"),
-        ("cp949", 1, "standard input is not UTF-8 (4 of 4 lines): convert it by `iconv -f ENCODING"),
+        (
+            "cp949",
+            1,
+            "standard input is not UTF-8 (4 of 4 lines): convert it by `iconv -f ENCODING",
+        ),
     ):
-        monkeypatch.setattr(translate_module, "standard_input", partial(BytesIO, Path(name).read_bytes()))
+        monkeypatch.setattr(
+            translate_module, "standard_input", partial(BytesIO, Path(name).read_bytes())
+        )
         piped = invoke(TRANSLATE)
         assert message in piped.stderr and piped.exit_code == code
 
@@ -61,7 +79,10 @@ SAME = [  # commands with the same output
     (f"{TRANSLATE} -i src {SHORT}", f"translate run -i src -o - {SHORT}"),
     (f"{TRANSLATE} -i src {SHORT}", f"translate --model run --input packed.gz --beam 1 {SHORT}"),
     (f"translate run bytenet -i src {SHORT}", f"translate -m bytenet -m run -i src {SHORT}"),
-    (f"translate run bytenet -i src {SHORT}", f"translate bytenet run -i src {SHORT} --engine torch"),
+    (
+        f"translate run bytenet -i src {SHORT}",
+        f"translate bytenet run -i src {SHORT} --engine torch",
+    ),
     (f"translate bytenet -i src {SHORT}", f"translate bytenet bytenet -i src {SHORT}"),
     (
         f"{TRANSLATE} -i src {SHORT} --sample --seed 1",
@@ -116,10 +137,14 @@ def test_evaluate_prints_its_scores(place: Path) -> None:
 
 def test_a_pattern_of_ones_own_and_none_of_the_classes(place: Path) -> None:
     """The guide to constraints runs the other options of spans."""
-    make_run(place / "taught", settings=("data.sentinels=0.2",), facts=Facts(patterns=PATTERNS_VERSION))
+    make_run(
+        place / "taught", settings=("data.sentinels=0.2",), facts=Facts(patterns=PATTERNS_VERSION)
+    )
     (place / "spans").write_text("A server\n%s개의 {name} 서버\n", encoding="utf-8")
     own = ["--keep", "none", "--keep-pattern", "(?<=A )s[a-z]+", "--keep-pattern", "가|개의"]
-    lines = accepted(*f"translate taught -i spans --engine torch {SHORT}".split(), *own).splitlines()
+    lines = accepted(
+        *f"translate taught -i spans --engine torch {SHORT}".split(), *own
+    ).splitlines()
     assert "server" in lines[0] and "개의" in lines[1] and "{name}" not in lines[1]
 
 
@@ -129,7 +154,9 @@ def test_info_is_a_configuration(arch: str) -> None:
     said = accepted(f"info {arch} --preset paper")
     assert parse_config(tomllib.loads(said)) == load_config(arch, "paper", [])
     names = ["parameters", "decoder weights", "receptive field"]
-    names += ["a decode step", "decoder state"] if arch != "transformer" else []  # told by a program
+    names += (
+        ["a decode step", "decoder state"] if arch != "transformer" else []
+    )  # told by a program
     assert all(re.search(rf"^# {name}: +\w", said, re.MULTILINE) for name in names)
     settings = ["model.source=false", "train.lr=0.5"]
     said = accepted(" ".join([f"info {arch} --preset tiny", *(f"--set {one}" for one in settings)]))
@@ -182,13 +209,17 @@ def test_a_signal_is_the_exit_code(call: Call) -> None:
     assert invoke(f"{TRAIN} --src src --valid-src src").exit_code == 143
 
 
-def test_a_signal_before_the_first_update_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_before_the_first_update_is_told(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(training, "train", interrupt)
     result = invoke(f"{TRAIN} --src src --valid-src src")
-    assert result.exit_code == 130 and "before the first update; run the same command" in result.stderr
+    assert (
+        result.exit_code == 130 and "before the first update; run the same command" in result.stderr
+    )
 
 
 def test_train_takes_several_corpora(call: Call) -> None:
@@ -207,9 +238,12 @@ SHORT_NAMES = (
     "--lr 0.5 --max-tokens 70 --update-freq 2 --max-updates 9 --patience 4 --seed 8 --max-minutes 2.5"
     " --valid-every 90 --save-every 700"
 )
-NAMED = re.sub(r"--(\S+) (\S+)", lambda match: f"train.{match[1].replace('-', '_')}={match[2]}", SHORT_NAMES)
+NAMED = re.sub(
+    r"--(\S+) (\S+)", lambda match: f"train.{match[1].replace('-', '_')}={match[2]}", SHORT_NAMES
+)
 NO_SOURCE = "train.max_updates=1 model.source=false"
-CONFIGURATIONS = [  # commands, and the architecture, the preset and the settings of their configuration
+# commands, and the architecture, the preset and the settings of their configuration
+CONFIGURATIONS = [
     (
         f"{TRAIN} --src src --valid-src src --preset tiny --set train.lr=5e-4 --max-minutes 3",
         "luong",
@@ -238,8 +272,8 @@ CONFIGURATIONS = [  # commands, and the architecture, the preset and the setting
 def test_train_has_a_configuration(
     call: Call, place: Path, command: str, arch: str, preset: str | None, settings: str
 ) -> None:
-    """Short names are settings; what `info` prints is a configuration; a resumed run has its own, and options
-    may agree or raise its limits; a run without a checkpoint is none."""
+    """Short names are settings; what `info` prints is a configuration; a resumed run has its own,
+    and options may agree or raise its limits; a run without a checkpoint is none."""
     (place / "info.toml").write_text(accepted("info bytenet --preset tiny"))
     (place / "unsaved").mkdir()
     (place / "unsaved" / CONFIG).write_text(config_toml(load_config("luong", "base", [])))
@@ -272,7 +306,9 @@ def test_quiet_and_verbose(place: Path) -> None:
 @pytest.mark.parametrize("option", ["--temperature 0.5", "--top-k 5", "--top-p 0.5", "--seed 1"])
 def test_an_option_without_effect_is_a_warning(option: str) -> None:
     result = invoke(f"{TRANSLATE} -i src {option} {SHORT}")
-    assert result.stderr == f"bytenmt: warning: {option.split()[0]} has no effect without --sample\n"
+    assert (
+        result.stderr == f"bytenmt: warning: {option.split()[0]} has no effect without --sample\n"
+    )
     assert result.stdout == accepted(f"{TRANSLATE} -i src {SHORT}")
 
 
@@ -290,8 +326,8 @@ WITHOUT_PYTORCH = (
 
 @pytest.mark.slow
 def test_commands_import_nothing_heavy_that_they_do_not_need(place: Path) -> None:
-    """Help needs no NumPy, and most commands need neither PyTorch nor what only training does. One process
-    runs them in turn and names those after which it is there.
+    """Help needs no NumPy, and most commands need neither PyTorch nor what only training does. One
+    process runs them in turn and names those after which it is there.
     """
     code = (
         "import sys; from bytenmt.cli.main import main\n"
@@ -318,14 +354,18 @@ def test_commands_import_nothing_heavy_that_they_do_not_need(place: Path) -> Non
         ("sacrebleu.metrics.bleu", f"evaluate run --src src --ref tgt {SHORT}"),
     ],
 )
-def test_a_missing_package_is_one_line(missing: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_one_line(
+    missing: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
     package = missing.partition(".")[0]
     assert f"bytenmt: this needs {package}: pip install 'bytenmt[train]'\n" in refused(command)
 
 
 @pytest.mark.usefixtures("shared_place")
-@pytest.mark.parametrize(("closed", "command"), [("stdin", TRANSLATE), ("stdout", f"{TRANSLATE} -i src")])
+@pytest.mark.parametrize(
+    ("closed", "command"), [("stdin", TRANSLATE), ("stdout", f"{TRANSLATE} -i src")]
+)
 def test_a_closed_standard_stream_is_told_of(
     closed: str, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

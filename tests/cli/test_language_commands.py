@@ -35,7 +35,9 @@ def stdin(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Sets what standard input holds; click's own has no file number."""
 
     def feed(path: str) -> None:
-        monkeypatch.setattr(language_commands, "standard_input", lambda: BytesIO(Path(path).read_bytes()))
+        monkeypatch.setattr(
+            language_commands, "standard_input", lambda: BytesIO(Path(path).read_bytes())
+        )
 
     return feed
 
@@ -70,7 +72,9 @@ def test_the_n_gram_stands_beside_the_figure() -> None:
             Path("learnt").unlink()
         result = invoke(f"predict {run} text")
         assert result.exit_code == 0 and "n-gram" not in result.stdout
-        assert re.fullmatch(r"no n-gram beside it: [^\n]+\n", result.stderr) and why in result.stderr
+        assert (
+            re.fullmatch(r"no n-gram beside it: [^\n]+\n", result.stderr) and why in result.stderr
+        )
 
 
 def test_each_byte_as_json() -> None:

@@ -32,7 +32,9 @@ pytestmark = pytest.mark.slow
 
 
 def settings(n_updates: int) -> Config:
-    return config("luong", f"train.max_updates={n_updates}", "train.save_every=1", "train.valid_lines=0")
+    return config(
+        "luong", f"train.max_updates={n_updates}", "train.save_every=1", "train.valid_lines=0"
+    )
 
 
 # ---- one training a run folder
@@ -43,13 +45,15 @@ def train_in_group(group: Group, run: Path, texts: dict[str, Any]) -> None:
 
 
 def test_a_second_training_is_refused(texts: dict[str, Any], tmp_path: Path) -> None:
-    """The error is one line; the run is not changed, and the lock is released with it. In a job the leading
-    process alone says why.
+    """The error is one line; the run is not changed, and the lock is released with it. In a job the
+    leading process alone says why.
     """
     run = tmp_path / "run"
     with training_lock(run):
         for resume in (False, True):
-            with pytest.raises(BytenmtError, match=f"^another process is training {run}: give -o another"):
+            with pytest.raises(
+                BytenmtError, match=f"^another process is training {run}: give -o another"
+            ):
                 train(run, settings(2), **texts, device=CPU, resume=resume)
         errors = [outcome.error for outcome in job(train_in_group, run, texts)]
         assert "another process" in str(errors[0]) and str(errors[1]) == LOST_PROCESS
@@ -63,8 +67,8 @@ def test_a_second_training_is_refused(texts: dict[str, Any], tmp_path: Path) -> 
 def test_a_run_without_its_configuration(
     texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The checkpoint holds it: for a command, and for a training, which writes it again; and a new training
-    does not take the folder for an empty one."""
+    """The checkpoint holds it: for a command, and for a training, which writes it again; and a new
+    training does not take the folder for an empty one."""
     run = tmp_path / "run"
     train(run, settings(2), **texts, device=CPU)
     written = (run / CONFIG).read_text()
@@ -116,9 +120,21 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def translate(model: Path, *more: str, dies_after: int | None = None, stdin: bytes | None = None) -> Any:
+def translate(
+    model: Path, *more: str, dies_after: int | None = None, stdin: bytes | None = None
+) -> Any:
     """Translate the file `in`, or stdin, in batches of 7 lines; fail before batch `dies_after`."""
-    command = ["translate", str(model), "-o", "out", "--buffer-size", "7", "--max-len-b", "9", *more]
+    command = [
+        "translate",
+        str(model),
+        "-o",
+        "out",
+        "--buffer-size",
+        "7",
+        "--max-len-b",
+        "9",
+        *more,
+    ]
     command += [] if stdin is not None else ["-i", "in"]
     with pytest.MonkeyPatch.context() as patch:
         real, n_batches = LineFilter._answer, 0
@@ -149,7 +165,8 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_translation_goes_on(form: str, model: Path, place: Path) -> None:
-    """Killed twice, the file has the bytes of one in one go, and what was answered is not answered again."""
+    """Killed twice, the file has the bytes of one in one go, and what was answered is not answered
+    again."""
 
     def text() -> bytes:  # the time that a line took is its own
         return re.sub(rb',"seconds":[^,}]*', b"", (place / "out").read_bytes())
@@ -179,7 +196,10 @@ def test_a_stream_goes_on(model: Path, place: Path) -> None:
     n_done = (place / ".out.part").read_bytes().count(b"\n")
     assert 4 <= n_done <= 28
     short = translate(model, "--resume", stdin=b"a\n" * (n_done - 1))
-    assert short.exit_code == 1 and f"has {n_done - 1} lines, but {n_done} are translated" in short.stderr
+    assert (
+        short.exit_code == 1
+        and f"has {n_done - 1} lines, but {n_done} are translated" in short.stderr
+    )
     assert translate(model, "--resume", stdin=given).exit_code == 0
     assert (place / "out").read_bytes() == whole
     translate(model, dies_after=4, stdin=given)
@@ -188,9 +208,13 @@ def test_a_stream_goes_on(model: Path, place: Path) -> None:
 
 
 def test_what_is_left_is_told(model: Path, place: Path) -> None:
-    """An error names the part that it leaves, if a line is translated; a new start does not discard it."""
+    """An error names the part that it leaves, if a line is translated; a new start does not discard
+    it."""
     unnamed = translate(model, "--resume", "-o", "-")
-    assert unnamed.exit_code == 1 and "--resume needs a file with a line for each line" in unnamed.stderr
+    assert (
+        unnamed.exit_code == 1
+        and "--resume needs a file with a line for each line" in unnamed.stderr
+    )
     endless = b"x" * (LONGEST_LINE + 1)
     failed = translate(model, stdin=b"\n".join([*LINES[:20], endless]))
     assert failed.exit_code == 1 and re.search(r"is kept in \S+\.out\.part\n", failed.stderr)
@@ -204,8 +228,8 @@ def test_what_is_left_is_told(model: Path, place: Path) -> None:
 
 
 def test_a_planted_link_is_not_followed(place: Path) -> None:
-    """Neither where a file is written before it is renamed, nor by a training's lock: whoever may write into
-    a folder does not choose what is overwritten elsewhere."""
+    """Neither where a file is written before it is renamed, nor by a training's lock: whoever may
+    write into a folder does not choose what is overwritten elsewhere."""
     victim = place / "victim"
     victim.write_text("precious")
     (place / f".page.{os.getpid()}.tmp").symlink_to(victim)

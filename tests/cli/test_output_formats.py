@@ -34,7 +34,10 @@ def test_the_command_writes_what_the_translator_finds(place: Path) -> None:
     records = [json.loads(line) for line in said("--n-best", "2", "--format=jsonl")]
     for number, (record, hypotheses) in enumerate(zip(records, expected, strict=True), 1):
         assert record["line"] == number and 0 <= record["seconds"] < 60
-        bits = [-h.log_probability / np.log(2) / len(h.text.encode()) if h.text else None for h in hypotheses]
+        bits = [
+            -h.log_probability / np.log(2) / len(h.text.encode()) if h.text else None
+            for h in hypotheses
+        ]
         for one, h, expected_bits in zip(record["n_best"], hypotheses, bits, strict=True):
             assert one["text"] == h.text and one["bits_per_byte"] == pytest.approx(expected_bits)
             assert (one["score"], one["log_probability"]) == (h.score, h.log_probability)
@@ -53,10 +56,12 @@ def test_the_command_writes_what_the_translator_finds(place: Path) -> None:
 
 
 def test_numbers_go_on_from_buffer_to_buffer() -> None:
-    """An n-best list counts from 0 as Moses did, JSON lines from 1. A score that is no number is null in
-    JSON.
+    """An n-best list counts from 0 as Moses did, JSON lines from 1. A score that is no number is
+    null in JSON.
     """
-    answer = TranslationResult([Hypothesis("é".encode(), -1.5, -0.5)], [Chunk(b"x", b"", b"x")], [], [])
+    answer = TranslationResult(
+        [Hypothesis("é".encode(), -1.5, -0.5)], [Chunk(b"x", b"", b"x")], [], []
+    )
     listed = n_best_list([answer, answer], 7, [0.0, 0.0]).decode().split("\n")
     assert listed[:2] == ["7 ||| é ||| -0.500000", "8 ||| é ||| -0.500000"]
     none = TranslationResult([Hypothesis(b"a", -np.inf, -np.inf)], [Chunk(b"x", b"", b"x")], [], [])

@@ -27,11 +27,17 @@ BAD: list[tuple[str, str]] = [
     (f"{TRANSLATE} -i src -o run", "run is a directory"),
     (f"{TRANSLATE} -i src -o src/out", "bytenmt: src: File exists"),
     (f"{TRANSLATE} -i src --n-best 2 -b 1", "--n-best 2 of --beam-size 1: give --beam-size 2"),
-    ("translate -m plain -i src --alignment --format jsonl", "--alignment needs a model with attention"),
+    (
+        "translate -m plain -i src --alignment --format jsonl",
+        "--alignment needs a model with attention",
+    ),
     (f"{TRANSLATE} -i src --engine numba --device cuda", "--engine numba runs on the CPU"),
     (f"{TRANSLATE} -i src --engine cuda-graph --device cpu", "--engine cuda-graph runs on a GPU"),
     (f"{TRANSLATE} -i src --engine torch --precision int8", "--engine torch has no int8"),
-    ("translate -m run -m no_source -i src", "run is a translation model and no_source is a language model"),
+    (
+        "translate -m run -m no_source -i src",
+        "run is a translation model and no_source is a language model",
+    ),
     ("translate -m no_source -i src", "is a language model and cannot translate"),
     ("translate -m none -i src", "none does not exist: give a run folder"),
     ("translate -m src -i src", "src holds no weights: give a run folder"),
@@ -40,7 +46,10 @@ BAD: list[tuple[str, str]] = [
     (f"{TRAIN} --src src --valid-src src --valid-text src", "or --valid-tsv alone"),
     (f"{TRAIN} --valid-src src", "0 --src and 1 --tgt"),
     ("train -o new --arch luong --text tgt --valid-tgt tgt", "validation text: give --valid-text"),
-    (f"{TRAIN} --tgt tgt --src src --src none --valid-src src", "none cannot be read: No such file"),
+    (
+        f"{TRAIN} --tgt tgt --src src --src none --valid-src src",
+        "none cannot be read: No such file",
+    ),
     (f"{TRAIN} --src src --valid-src src --tsv table", "table, line 2 has no tab"),
     (f"{TRAIN} --src src --valid-src src --weight 1 --weight 2", "2 --weight for 1 corpora"),
     ("train -o new --arch luong --valid-tgt tgt", "no training text"),
@@ -64,8 +73,14 @@ BAD: list[tuple[str, str]] = [
     (f"convert run -o run/{PUBLISHED}", "a run is in that folder: give another name"),
     (f"convert plain -o run/{BEST}", "a run is in that folder: give another name"),
     ("adapt run a.tmx -o run", "run exists already: give -o another folder"),
-    ("train -o published --arch luong --text tgt --valid-text tgt", "published already holds model.safe"),
-    ("convert run -o new.safetensors --valid-src src", "--valid-src and --valid-tgt: give both, or neither"),
+    (
+        "train -o published --arch luong --text tgt --valid-text tgt",
+        "published already holds model.safe",
+    ),
+    (
+        "convert run -o new.safetensors --valid-src src",
+        "--valid-src and --valid-tgt: give both, or neither",
+    ),
     ("info none.safetensors", "none.safetensors is missing"),
     (f"info run/{BEST} --preset tiny", "--preset would be ignored"),
     ("info run --set model.source=false", "--set would be ignored"),
@@ -77,7 +92,10 @@ BAD: list[tuple[str, str]] = [
     ("evaluate run --curves c.pdf", "c.pdf: give a name that ends in .png"),
     ("predict no_source none", "none: No such file"),
     ("adapt run tgt -o new", "tgt: no format has the suffix '': name a table .tsv; there are"),
-    ("evaluate run no_source --src src --ref tgt --log-probabilities", "no_source is a language model"),
+    (
+        "evaluate run no_source --src src --ref tgt --log-probabilities",
+        "no_source is a language model",
+    ),
     ("evaluate run", "nothing to score: give --src and --ref, or --curves"),
     ("plot bytenet --line a", "bytenet has no attention, or no source"),
     ("plot no_source --line a", "no_source has no attention, or no source"),
@@ -87,18 +105,27 @@ BAD: list[tuple[str, str]] = [
     ("predict -m no_source -m run tgt", "an ensemble needs models of one kind"),
     ("predict run tgt", "run is a translation model: use `bytenmt evaluate --log-prob"),
     ("generate run", "run is a translation model: use `bytenmt translate`"),
-    (f"{TRANSLATE} -i src --keep dates", "'dates' is not a class of spans: expected tags, placeholders"),
+    (
+        f"{TRANSLATE} -i src --keep dates",
+        "'dates' is not a class of spans: expected tags, placeholders",
+    ),
     (f"{TRANSLATE} -i src --glossary none", "none cannot be read"),
     (f"{DOCUMENT} a.po", "a.po is the input too: give another file"),
     ("translate-file run none.po b.po", "none.po cannot be read: No such file"),
     ("translate-file run . b.po", "no format has the suffix ''"),
-    ("translate-file run - b.txt", "standard input: no format has the suffix '': give --format, one of"),
+    (
+        "translate-file run - b.txt",
+        "standard input: no format has the suffix '': give --format, one of",
+    ),
     (f"{DOCUMENT} b.po --memory none.tmx --pair en-de", "none.tmx: No such file"),
     (f"{DOCUMENT} b.po --format json", "a.po: not json: Expecting value: line 1 column 1"),
     (f"{DOCUMENT} b.po --format tmx --pair ende", "'ende' is not a language pair"),
 ]
 if not torch.cuda.is_available():
-    BAD += [(f"{command} --device cuda", "no GPU is available") for command in (f"{TRANSLATE} -i src", TRAIN)]
+    BAD += [
+        (f"{command} --device cuda", "no GPU is available")
+        for command in (f"{TRANSLATE} -i src", TRAIN)
+    ]
 # Usage errors, exit code 2.
 MISUSED: list[tuple[str | list[str], str]] = [
     ("evaluate --src src --ref tgt", "Missing the model: give MODEL, or --hyp"),

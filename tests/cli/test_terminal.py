@@ -1,4 +1,5 @@
-"""Lines on a terminal: foreign texts are escaped, an error is one line, and no line stands behind a bar."""
+"""Lines on a terminal: foreign texts are escaped, an error is one line, and no line stands behind a
+bar."""
 
 import io
 import os
@@ -77,7 +78,11 @@ def test_help_to_a_full_device() -> None:
 
 @pytest.mark.parametrize(
     ("error", "line"),
-    [(MemoryError(), "out of memory: "), (OSError("a text"), "a text\n"), (OSError(2, "No", "x"), "x: No\n")],
+    [
+        (MemoryError(), "out of memory: "),
+        (OSError("a text"), "a text\n"),
+        (OSError(2, "No", "x"), "x: No\n"),
+    ],
 )
 def test_errors_of_the_system_are_one_line(
     error: Exception, line: str, monkeypatch: pytest.MonkeyPatch
@@ -96,7 +101,8 @@ class Terminal(io.StringIO):
 
 
 def test_a_line_never_stands_behind_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal every line begins where the bar was wiped away; a bar that is done stands at 100 %."""
+    """On a terminal every line begins where the bar was wiped away; a bar that is done stands at
+    100 %."""
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     console = Console()

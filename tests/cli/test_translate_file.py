@@ -1,4 +1,5 @@
-"""The command translate-file, with an engine that writes capitals: what it makes, tells and refuses."""
+"""The command translate-file, with an engine that writes capitals: what it makes, tells and
+refuses."""
 
 import io
 import os
@@ -25,7 +26,9 @@ PO = (SAMPLES / "catalogue.po.in").read_text()
 def capitals(monkeypatch: pytest.MonkeyPatch) -> None:
     """No run is loaded, and the engine is made up."""
     facts = Facts(corpora=(PairFiles(Path("/data/train.en"), Path("/data/train.de.gz")),))
-    loaded = SimpleNamespace(has_source=True, has_sentinels=False, runs=[SimpleNamespace(facts=facts)])
+    loaded = SimpleNamespace(
+        has_source=True, has_sentinels=False, runs=[SimpleNamespace(facts=facts)]
+    )
     monkeypatch.setattr(inputs, "load_models", lambda *_, **__: loaded)
 
     def from_runtime(_: object, settings: Any) -> Translator:
@@ -44,8 +47,13 @@ def test_a_document_in_and_out(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     lines = result.stderr.splitlines()
     assert lines[0].startswith("bytenmt: flags: unsure above 100.00 bits per byte; ")
-    assert lines[1].startswith("7 units: 1 without words, 1 untranslated (ICU), 1 translated before, 3 trans")
-    assert lines[1].endswith(", 1 fuzzy before") and lines[-1] == "bytenmt: line 37: untranslated (ICU)"
+    assert lines[1].startswith(
+        "7 units: 1 without words, 1 untranslated (ICU), 1 translated before, 3 trans"
+    )
+    assert (
+        lines[1].endswith(", 1 fuzzy before")
+        and lines[-1] == "bytenmt: line 37: untranslated (ICU)"
+    )
     text = (tmp_path / "b.po").read_text()
     assert 'msgid "done"\nmsgstr "fertig"' in text and "A SECOND LINE0\\n" in text
     anew = run(tmp_path / "a.po", tmp_path / "b.po", "--overwrite", "-q")
@@ -126,7 +134,9 @@ def test_a_file_for_another_language_is_refused(
     tmp_path: Path, language: str, options: str, is_refused: bool
 ) -> None:
     po = f'msgid ""\nmsgstr "Language: {language}\\n"\n\nmsgid "a"\nmsgstr ""\n'
-    xliff = (SAMPLES / "version-2.xlf.in").read_text().replace('trgLang="de"', f'trgLang="{language}"')
+    xliff = (
+        (SAMPLES / "version-2.xlf.in").read_text().replace('trgLang="de"', f'trgLang="{language}"')
+    )
     translated = po.removesuffix('""\n') + '"b"\n'
     for name, text in {"a.po": po, "b.po": translated, "a.xlf": xliff}.items():
         (tmp_path / name).write_text(text)
@@ -136,7 +146,9 @@ def test_a_file_for_another_language_is_refused(
         assert (f"{name} is for {language}, not for de: " in result.stderr) == refused
 
 
-def test_progress_is_shown_within_a_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_shown_within_a_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The bar moves after every hundred lines."""
     (tmp_path / "a.txt").write_text("".join(f"line {number}\n" for number in range(250)))
     steps = list[float]()

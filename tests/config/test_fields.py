@@ -1,5 +1,5 @@
-"""The table of settings, values out of bounds alike in commands, configuration and Python, and what goes
-over what in a configuration."""
+"""The table of settings, values out of bounds alike in commands, configuration and Python, and what
+goes over what in a configuration."""
 
 import math
 import tomllib
@@ -22,7 +22,9 @@ from bytenmt.decoding.setting_table import SAMPLING, TABLE
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, ConfigError
 
-SETTINGS = {name: one for name, one in TABLE.items() if one.kind not in (bool, bytes) and not one.choices}
+SETTINGS = {
+    name: one for name, one in TABLE.items() if one.kind not in (bool, bytes) and not one.choices
+}
 TRAINING = options_of(TrainConfig)
 
 
@@ -47,7 +49,10 @@ def test_the_python_interface_holds_the_bounds(name: str) -> None:
     if least is not None and name != "temperature":
         translator(**{name: least})
     wrong = [math.nan, math.inf, -math.inf, 1e300, most * 2 + 1, 10**30, True, "1", None]
-    wrong += [above if least is None else least - 1, *([] if isinstance(most, float) else [most - 0.5])]
+    wrong += [
+        above if least is None else least - 1,
+        *([] if isinstance(most, float) else [most - 0.5]),
+    ]
     for value in wrong:
         if name == "max_source_bytes" and value is None:
             continue  # as the run was trained
@@ -81,16 +86,28 @@ def test_every_option_refuses_what_is_no_number_of_its(name: str, option: click.
 def test_every_numeric_option_is_known() -> None:
     """So that the test above does not pass over an option of another type."""
     names = {parameter.values[1].name for parameter in numeric_options()}
-    assert names >= {*SETTINGS, *TRAINING, "threads", "weights", "n_bytes", "buffer_size", "max_queue"}
+    assert names >= {
+        *SETTINGS,
+        *TRAINING,
+        "threads",
+        "weights",
+        "n_bytes",
+        "buffer_size",
+        "max_queue",
+    }
 
 
 def test_no_number_of_the_configuration_is_without_end() -> None:
-    """Every number of a run, at values that NumPy, PyTorch or a loop would choke on; the highest one of an
-    option is in."""
+    """Every number of a run, at values that NumPy, PyTorch or a loop would choke on; the highest
+    one of an option is in."""
     tree = config_tree(load_config("bytenet", "tiny", []))
     keys = {f"train.{name}" for name in TRAINING}
     for section in ("data", "train"):
-        keys |= {f"{section}.{name}" for name, value in tree[section].items() if type(value) in (int, float)}
+        keys |= {
+            f"{section}.{name}"
+            for name, value in tree[section].items()
+            if type(value) in (int, float)
+        }
     for key in keys:
         for wrong in ("nan", "inf", "1e300", "9223372036854775807", "-1"):
             if (key, wrong) != ("train.seed", "9223372036854775807"):
@@ -98,7 +115,10 @@ def test_no_number_of_the_configuration_is_without_end() -> None:
                     load_config("bytenet", "tiny", [f"{key}={wrong}"])
     for name, option in TRAINING.items():
         most = ends(option)[2]
-        assert config_tree(load_config("luong", "tiny", [f"train.{name}={most}"]))["train"][name] == most
+        assert (
+            config_tree(load_config("luong", "tiny", [f"train.{name}={most}"]))["train"][name]
+            == most
+        )
     with pytest.raises(ConfigError, match="train.loss_terms.*: expected a number <="):
         load_config("bytenet", "tiny", ["train.loss_terms.x=inf"])
 
@@ -123,7 +143,9 @@ def test_a_message_names_value_and_bound() -> None:
         check_values({"top_p": 0}, TABLE)
     with pytest.raises(ValueError, match=r"^--seed is -1: expected a whole number >= 0$"):
         check_values({"seed": -1}, TABLE, lambda name: TABLE[name].long)
-    with pytest.raises(ValueError, match="split_sentences is 'x': expected one of auto, always, never"):
+    with pytest.raises(
+        ValueError, match="split_sentences is 'x': expected one of auto, always, never"
+    ):
         check_values({"split_sentences": "x"}, TABLE)
 
 
@@ -134,7 +156,9 @@ TRANSLATING = ("translate", "translate-file", "translate-dataset", "evaluate")
 
 def command_options(command: str) -> dict[str, click.Option]:
     return {
-        one.name: one for one in main.every()[command].params if isinstance(one, click.Option) and one.name
+        one.name: one
+        for one in main.every()[command].params
+        if isinstance(one, click.Option) and one.name
     }
 
 
@@ -183,7 +207,9 @@ def test_shares_of_letter_case_are_of_all_pairs() -> None:
         ("luong", "tiny", "[model]\narch = 'bytenet'\n", "--arch"),
     ],
 )
-def test_what_does_not_fit_is_named(arch: str | None, preset: str | None, toml: str, message: str) -> None:
+def test_what_does_not_fit_is_named(
+    arch: str | None, preset: str | None, toml: str, message: str
+) -> None:
     with pytest.raises(ConfigError) as error:
         with_file(arch, preset, toml)
     assert message in str(error.value) and "\n" not in str(error.value)

@@ -28,8 +28,8 @@ LETTERS = Letters.from_texts([SAMPLE])
 
 
 def confusable(letter: str) -> list[str]:
-    """The other letters of SAMPLE of its script, case and bytes, as the table has them, the last one in its
-    place."""
+    """The other letters of SAMPLE of its script, case and bytes, as the table has them, the last
+    one in its place."""
     import unicodedata
 
     def kind(one: str) -> object:
@@ -107,8 +107,8 @@ OTHER = "Ms Müller pays Bob 12,50, see https://a.example/x?y=1: {name} %s und"
 
 
 def test_what_is_copied_is_another() -> None:
-    """On both sides the same, of the same shape and as many bytes; kept spans stay, and so does what is on
-    one side alone, or twice, or is a word without a capital."""
+    """On both sides the same, of the same shape and as many bytes; kept spans stay, and so does
+    what is on one side alone, or twice, or is a word without a capital."""
     source, target = other_items(PAIR, OTHER, 3)
     found = re.fullmatch(
         r"Frau (?P<name>[A-Z][^ ]+) zahlt (?P<n>[1-9]\d,\d\d) an Kim2 und (?P<bob>[B-DF-HJ-NP-TV-Z][aeiou]"
@@ -118,9 +118,14 @@ def test_what_is_copied_is_another() -> None:
     assert found is not None, source
     parts = found.groupdict()
     bob, number = parts["bob"], parts["n"]
-    assert target == f"Ms {parts['name']} pays {bob} {number}, see https://a.example/x?y=1: {{name}} %s und"
+    assert (
+        target
+        == f"Ms {parts['name']} pays {bob} {number}, see https://a.example/x?y=1: {{name}} %s und"
+    )
     assert parts["name"] != "Müller" and len(parts["name"].encode()) == 7
-    assert len(source.encode()) == len(PAIR.encode()) and len(target.encode()) == len(OTHER.encode())
+    assert len(source.encode()) == len(PAIR.encode()) and len(target.encode()) == len(
+        OTHER.encode()
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,7 +146,8 @@ def test_what_is_not_sure_to_be_copied_stays(source: str, target: str) -> None:
 @pytest.mark.slow
 @given(st.text(st.sampled_from("Abcé 19.{}%s<>/@ü"), max_size=20), st.integers(0, WORD))
 def test_a_copied_text_is_still_copied(text: str, key: int) -> None:
-    """A text and itself become one text, of as many bytes, whose items are of the same kinds and places."""
+    """A text and itself become one text, of as many bytes, whose items are of the same kinds and
+    places."""
     source, target = other_items(text, text, key)
     assert source == target and len(source.encode()) == len(text.encode())
 
@@ -168,13 +174,18 @@ def corpus_of(n: int = 60) -> ParallelCorpus:
     draw = random.Random(2)
     words = ["Anna", "zwölf", "서울", "12.5", "{name}", "Haus", "größer", "3"]
     lines = [
-        " ".join(draw.choices(words, k=draw.randrange(1, 9))) + draw.choice([".", "?!", ""]) for _ in range(n)
+        " ".join(draw.choices(words, k=draw.randrange(1, 9))) + draw.choice([".", "?!", ""])
+        for _ in range(n)
     ]
     source = TextFile.from_bytes("\n".join(lines).encode(), "s")
-    return ParallelCorpus.from_texts(source, TextFile.from_bytes("\n".join(lines[::1]).encode(), "t"), 40, 60)
+    return ParallelCorpus.from_texts(
+        source, TextFile.from_bytes("\n".join(lines[::1]).encode(), "t"), 40, 60
+    )
 
 
-def all_batches(augmenter: Augmenter, size: int, epoch: int, first: int = 0) -> list[list[tuple[Any, ...]]]:
+def all_batches(
+    augmenter: Augmenter, size: int, epoch: int, first: int = 0
+) -> list[list[tuple[Any, ...]]]:
     """The pairs of each batch by row, from the shares of so many processes."""
     corpus = augmenter.corpus(epoch)
     plan = epoch_plan(corpus.source_lengths, corpus.target_lengths, 400, 1, epoch)
@@ -192,7 +203,10 @@ def all_batches(augmenter: Augmenter, size: int, epoch: int, first: int = 0) -> 
         found.append([])
         for row in range(n):
             part, k = parts[row % size], row // size
-            source, target = part.source[k, : part.source_len[k]], part.target[k, : part.target_len[k] + 1]
+            source, target = (
+                part.source[k, : part.source_len[k]],
+                part.target[k, : part.target_len[k] + 1],
+            )
             found[-1].append((source.tobytes(), target.tobytes()))
     return found
 
@@ -216,7 +230,11 @@ def test_batches_are_the_same_in_any_number_of_processes(shares: dict[str, float
     settings = DataConfig(**shares, max_source_bytes=40, max_target_bytes=60)
     augmenter = Augmenter(corpus_of(), settings, 1)
     one = all_batches(augmenter, 1, 0)
-    assert one == all_batches(augmenter, 3, 0) == all_batches(Augmenter(corpus_of(), settings, 1), 2, 0)
+    assert (
+        one
+        == all_batches(augmenter, 3, 0)
+        == all_batches(Augmenter(corpus_of(), settings, 1), 2, 0)
+    )
     assert one[3:] == all_batches(augmenter, 1, 0, 3)
     assert sorted(sum(one, [])) != sorted(sum(all_batches(augmenter, 1, 1), []))
     assert one != all_batches(Augmenter(corpus_of(), settings, 2), 1, 0)
@@ -227,9 +245,13 @@ def test_batches_are_the_same_in_any_number_of_processes(shares: dict[str, float
         before = [pair for batch in plain for pair in batch]
         assert 0.2 < np.mean([pair not in before for batch in one for pair in batch]) < 0.99
         return
-    changed = [a[0] != b[0] for x, y in zip(one, plain, strict=True) for a, b in zip(x, y, strict=True)]
+    changed = [
+        a[0] != b[0] for x, y in zip(one, plain, strict=True) for a, b in zip(x, y, strict=True)
+    ]
     assert np.mean(changed) > 0.2
-    targets = [a[1] != b[1] for x, y in zip(one, plain, strict=True) for a, b in zip(x, y, strict=True)]
+    targets = [
+        a[1] != b[1] for x, y in zip(one, plain, strict=True) for a, b in zip(x, y, strict=True)
+    ]
     assert any(targets) == (shares.keys() != {"noise"} and shares.keys() != {"empty_source"})
 
 
@@ -240,8 +262,12 @@ def test_a_share_of_the_sources_is_empty() -> None:
     assert [target for _, target in found] == [target for _, target in plain]
     empty = [source == bytes([EOS]) for source, _ in found]
     assert 0.1 < np.mean(empty) < 0.5
-    assert all(own == old or none for none, (own, _), (old, _) in zip(empty, found, plain, strict=True))
-    all_of_them = sum(all_batches(Augmenter(corpus_of(), DataConfig(empty_source=1.0), 1), 1, 0), [])
+    assert all(
+        own == old or none for none, (own, _), (old, _) in zip(empty, found, plain, strict=True)
+    )
+    all_of_them = sum(
+        all_batches(Augmenter(corpus_of(), DataConfig(empty_source=1.0), 1), 1, 0), []
+    )
     assert {source for source, _ in all_of_them} == {bytes([EOS])}
 
 
@@ -249,7 +275,11 @@ def test_a_share_of_the_sources_is_empty() -> None:
     ("case", "before", "after"),
     [
         ("upper", "Die Straße ist groß.", "DIE STRASSE IST GROSS."),
-        ("upper", "open {name} at https://a.example/x?y=1", "OPEN {name} AT https://a.example/x?y=1"),
+        (
+            "upper",
+            "open {name} at https://a.example/x?y=1",
+            "OPEN {name} AT https://a.example/x?y=1",
+        ),
         ("upper", "%d files\\n in <b>it</b> &amp; ${x}", "%d FILES\\n IN <b>IT</b> &amp; ${x}"),
         ("upper", "&Datei öffnen", "&DATEI ÖFFNEN"),
         ("lower", "Die NATO tagt in ÖSTERREICH, %S", "die nato tagt in österreich, %S"),
@@ -270,7 +300,11 @@ SHARED = [
     ("Open {name} now.", "Öffne {name} jetzt.", [b"{name}"]),
     ("%s: %s of %d", "%d von %s: %s", [b"%s", b"%s", b"%d"]),
     ("See <b>{name}</b>!", "Siehe <b>{name}</b>!", [b"<b>{name}</b>"]),
-    ("See <b>{name}</b>!", "{name}: siehe <b>hier</b>!", [b"<b>", b"{name}", b"</b>"]),  # each by itself
+    (
+        "See <b>{name}</b>!",
+        "{name}: siehe <b>hier</b>!",
+        [b"<b>", b"{name}", b"</b>"],
+    ),  # each by itself
     ("Open {name} now.", "Jetzt öffnen.", []),
     ("The sun.", "Die Sonne.", []),
 ]
@@ -304,16 +338,33 @@ def test_names_and_numbers_become_sentinels_or_stand_between_two() -> None:
             assert len(set(symbols)) == len(symbols)
         forms.add(re.sub(b"[\xf5-\xfc]", b"*", own))
         assert b"Tom" in own and b"Tom" in other and b"{Rome}" not in own
-    assert b"Tom paid * 2,019 in *; Tom left" in forms and b"Tom paid *Mary* 2,019 in *; Tom left" in forms
-    assert b"Tom paid * * in *; Tom left" in forms and b"Tom paid Mary *2,019* in *; Tom left" in forms
+    assert (
+        b"Tom paid * 2,019 in *; Tom left" in forms
+        and b"Tom paid *Mary* 2,019 in *; Tom left" in forms
+    )
+    assert (
+        b"Tom paid * * in *; Tom left" in forms and b"Tom paid Mary *2,019* in *; Tom left" in forms
+    )
 
 
-PIECES = ["open", "Tom", "Rome", "2,019", ",", ".", "config.example.yaml", "v1.2.3", "{Name}", "<b>Tom</b>"]
+PIECES = [
+    "open",
+    "Tom",
+    "Rome",
+    "2,019",
+    ",",
+    ".",
+    "config.example.yaml",
+    "v1.2.3",
+    "{Name}",
+    "<b>Tom</b>",
+]
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=9, unique=True), st.integers(0, WORD))
 def test_spans_stay_whole(pieces: list[str], key: int) -> None:
-    """No draw leaves a part of a shared span beside its sentinel: all other text is from outside of spans."""
+    """No draw leaves a part of a shared span beside its sentinel: all other text is from outside of
+    spans."""
     source, target = " ".join(pieces), " ".join(random.Random(key).sample(pieces, len(pieces)))
     shared = find_shared(source, target)
     pair = with_sentinels(source, target, shared, True, keyed_draws(np.uint64(key)))
@@ -338,29 +389,47 @@ def test_a_corpus_with_sentinels_keeps_its_other_lines() -> None:
     with_spans = [b"{name}" in source for source, _ in before]
     changes = [one != other for one, other in zip(before, after, strict=True)]
     assert (
-        0.85 < np.mean([change for change, has_span in zip(changes, with_spans, strict=True) if has_span]) < 1
+        0.85
+        < np.mean(
+            [change for change, has_span in zip(changes, with_spans, strict=True) if has_span]
+        )
+        < 1
     )
     assert (
         0.05
-        < np.mean([change for change, has_span in zip(changes, with_spans, strict=True) if not has_span])
+        < np.mean(
+            [change for change, has_span in zip(changes, with_spans, strict=True) if not has_span]
+        )
         < 0.3
     )
     assert max(changed.source_lengths) <= 40 and max(changed.target_lengths) <= 60
-    for part, expected in zip(assemble(changed, np.arange(n)), Batch.from_pairs(after), strict=True):
+    for part, expected in zip(
+        assemble(changed, np.arange(n)), Batch.from_pairs(after), strict=True
+    ):
         assert np.array_equal(part, expected)
     again = augmenter.corpus(7)
     assert after == [(again.source(k), again.target(k)) for k in range(n)]
-    assert after != [(other.source(k), other.target(k)) for other in [augmenter.corpus(8)] for k in range(n)]
+    assert after != [
+        (other.source(k), other.target(k)) for other in [augmenter.corpus(8)] for k in range(n)
+    ]
 
 
 def test_noise_and_case_leave_sentinels_alone() -> None:
     line = "Öffne {name} bei https://a.example/xyz und %(count)s jetzt".encode()
     text = TextFile.from_bytes(b"\n".join([line] * 200), "s")
     corpus = ParallelCorpus.from_texts(text, text, 200, 200)
-    augmenter = Augmenter(corpus, DataConfig(noise=0.3, sentinels=1e-9, upper_case=0.5, copy=0.5), 1)
+    augmenter = Augmenter(
+        corpus, DataConfig(noise=0.3, sentinels=1e-9, upper_case=0.5, copy=0.5), 1
+    )
     corpus = augmenter.corpus(0)
-    plain, batch = assemble(corpus, np.arange(200)), augmenter.change(assemble(corpus, np.arange(200)), 0, 0)
-    assert len({row[: n - 1].tobytes() for row, n in zip(batch.source, batch.source_len, strict=True)}) > 150
+    plain, batch = (
+        assemble(corpus, np.arange(200)),
+        augmenter.change(assemble(corpus, np.arange(200)), 0, 0),
+    )
+    assert (
+        len({row[: n - 1].tobytes() for row, n in zip(batch.source, batch.source_len, strict=True)})
+        > 150
+    )
     for old, new in zip(plain.source, batch.source, strict=True):
         symbols = [[byte for byte in row.tolist() if byte in SENTINELS] for row in (old, new)]
         assert symbols[0] == symbols[1]

@@ -1,4 +1,5 @@
-"""Assembly against plain Python, in shares, of one text and of several; the thread that works ahead."""
+"""Assembly against plain Python, in shares, of one text and of several; the thread that works
+ahead."""
 
 import random
 import threading
@@ -38,7 +39,8 @@ def mixed_texts(n: int, seed: int = 4) -> tuple[tuple[bytes, ...], tuple[bytes, 
     draw = random.Random(seed)
     pieces = [b"word ", "한국".encode(), b"\xff", b"\xe2\x82", b"\x00", "😀".encode()]
     source, target = (
-        tuple(b"".join(draw.choices(pieces, k=draw.randrange(1, 12))) for _ in range(n)) for _ in "st"
+        tuple(b"".join(draw.choices(pieces, k=draw.randrange(1, 12))) for _ in range(n))
+        for _ in "st"
     )
     return source, target
 
@@ -90,14 +92,18 @@ def test_several_parts_in_one_batch(tmp_path: Path) -> None:
     for seed, (source, target) in enumerate(texts):
         (tmp_path / f"s{seed}").write_bytes(b"\n".join(source))
         (tmp_path / f"t{seed}").write_bytes(b"\n".join(target))
-    (tmp_path / "table").write_bytes(b"\n".join(s + b"\t" + t for s, t in zip(*texts[1], strict=True)))
+    (tmp_path / "table").write_bytes(
+        b"\n".join(s + b"\t" + t for s, t in zip(*texts[1], strict=True))
+    )
     files = [
         PairFiles(tmp_path / "s0", tmp_path / "t0"),
         PairFiles(tsv=tmp_path / "table"),
         PairFiles(tmp_path / "s2", tmp_path / "t2"),
     ]
     corpus = ParallelCorpus.open_all(files)
-    sources, targets = ([repaired(line) for text in texts for line in text[side]] for side in (0, 1))
+    sources, targets = (
+        [repaired(line) for text in texts for line in text[side]] for side in (0, 1)
+    )
     for indices in ([0, 119, 40, 39, 79, 80], [45, 44], random.Random(1).sample(range(120), 120)):
         batch = assemble(corpus, np.array(indices))
         expected = plain_batch([sources[i] for i in indices], [targets[i] for i in indices])

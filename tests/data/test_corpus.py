@@ -107,12 +107,16 @@ LINES = b"\xef\xbb\xbfa\r\n\xff\nb"
 @pytest.mark.parametrize("kind", PACKERS)
 def test_packed_files(tmp_path: Path, kind: str) -> None:
     pack = PACKERS[kind]
-    text = b"".join(b"%d %s\n" % (i, random.Random(i).randbytes(30).hex().encode()) for i in range(2000))
+    text = b"".join(
+        b"%d %s\n" % (i, random.Random(i).randbytes(30).hex().encode()) for i in range(2000)
+    )
     for number, parts in enumerate([[text], [b""], [b"a\n", b"", text, b"b"], [bytes(3_000_000)]]):
         path = tmp_path / f"{number}{kind}"
         path.write_bytes(b"".join(map(pack, parts)))
         content = b"".join(parts)
-        is_same = module.read_bytes(path).tobytes() == content == b"".join(module.pieces_of(path, 1000))
+        is_same = (
+            module.read_bytes(path).tobytes() == content == b"".join(module.pieces_of(path, 1000))
+        )
         assert is_same
     for name, content in ((f"lines{kind}", pack(LINES)), ("lines", LINES)):
         (tmp_path / name).write_bytes(content)
@@ -179,8 +183,12 @@ def test_another_encoding_is_refused(tmp_path: Path, text: str, encoding: str, n
 
 
 def random_columns(draw: random.Random) -> list[bytes]:
-    pieces = [piece for piece in PIECES if piece not in (b"\n", b"\r\n", b"\r", b"\x09")] + FAULTS[:-4]
-    return [b"".join(draw.choices(pieces, k=draw.randrange(4))) for _ in range(draw.randrange(2, 5))]
+    pieces = [piece for piece in PIECES if piece not in (b"\n", b"\r\n", b"\r", b"\x09")] + FAULTS[
+        :-4
+    ]
+    return [
+        b"".join(draw.choices(pieces, k=draw.randrange(4))) for _ in range(draw.randrange(2, 5))
+    ]
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
@@ -275,14 +283,20 @@ def test_parts_that_do_not_fit(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="all with a source or all without"):
             ParallelCorpus.open_all(wrong)
     alone = ParallelCorpus.open_all([PairFiles(tgt=tmp_path / name) for name in ("a.ko", "d.ko")])
-    assert not alone.has_source and alone.source_lengths.tolist() == [0] * 4 and alone.target(3) == b"D"
+    assert (
+        not alone.has_source
+        and alone.source_lengths.tolist() == [0] * 4
+        and alone.target(3) == b"D"
+    )
 
 
 @pytest.mark.parametrize(
     ("keep_empty", "paired", "long", "empty"),
     [(False, [0, 6], [1, 2], [3, 4, 5]), (True, [0, 5, 6], [1, 2, 3, 4], [])],
 )
-def test_pairs_are_sorted_out(keep_empty: bool, paired: list[int], long: list[int], empty: list[int]) -> None:
+def test_pairs_are_sorted_out(
+    keep_empty: bool, paired: list[int], long: list[int], empty: list[int]
+) -> None:
     """Each side has its limit; what is empty and too long counts as empty."""
     sides = [3, 4, 3, 0, 9, 0, 1], [2, 2, 3, 9, 0, 0, 1]
     texts = [TextFile.from_bytes(b"".join(b"a" * n + b"\n" for n in side), "x") for side in sides]
@@ -311,10 +325,16 @@ def test_corpora_that_cannot_be_used(tmp_path: Path) -> None:
 # ---- what a run tells of its texts
 
 ENGLISH = [
-    f"{a} {b} {c}" for a in ("red", "old", "big") for b in ("cat", "dog", "sun") for c in ("sat", "ran")
+    f"{a} {b} {c}"
+    for a in ("red", "old", "big")
+    for b in ("cat", "dog", "sun")
+    for c in ("sat", "ran")
 ]
 KOREAN = [
-    f"{c} {a} {b}" for a in ("빨강", "헌", "큰") for b in ("고양이", "개", "해") for c in ("앉다", "뛰다")
+    f"{c} {a} {b}"
+    for a in ("빨강", "헌", "큰")
+    for b in ("고양이", "개", "해")
+    for c in ("앉다", "뛰다")
 ]
 
 
@@ -354,8 +374,13 @@ def test_the_share_counts_parts_by_their_weight(tmp_path: Path) -> None:
 def test_a_run_tells_of_them(tmp_path: Path) -> None:
     """Warnings are said; the share of lines with several sentences is in the
     facts of the weights and in the output of `info`."""
-    lines = "".join(f"{line}! One more.\n" if i % 4 == 0 else f"{line}\n" for i, line in enumerate(ENGLISH))
-    heard, own = Heard(), PairFiles(*pair_files(tmp_path, lines.encode(), "\n".join(KOREAN).encode()))
+    lines = "".join(
+        f"{line}! One more.\n" if i % 4 == 0 else f"{line}\n" for i, line in enumerate(ENGLISH)
+    )
+    heard, own = (
+        Heard(),
+        PairFiles(*pair_files(tmp_path, lines.encode(), "\n".join(KOREAN).encode())),
+    )
     wanted, run = config("luong", "train.max_updates=1", "train.valid_lines=0"), tmp_path / "run"
     train(run, wanted, files=[own], valid=own, device=CPU, reporter=heard)
     assert sum("warning: 18 of 18 validation pairs" in line for line in heard.lines) == 1

@@ -46,7 +46,9 @@ def same(first: EpochPlan, second: EpochPlan) -> bool:
 
 
 # Short ones, ones that share cells, and ones that an entry of the packer does not hold.
-one_length = st.integers(0, 5) | st.integers(0, 90) | st.integers(500, 1100) | st.integers(65_530, 2**31 - 1)
+one_length = (
+    st.integers(0, 5) | st.integers(0, 90) | st.integers(500, 1100) | st.integers(65_530, 2**31 - 1)
+)
 length_pairs = st.lists(st.tuples(one_length, one_length), max_size=120)
 budgets = st.integers(1, 2000) | st.integers(1, 2**40)
 
@@ -167,7 +169,8 @@ def test_kernels_equal_themselves_uncompiled(
     max_tokens: int,
     seed: int,
 ) -> None:
-    """long: targets around the length that an entry does not hold; no source, which would take too long."""
+    """long: targets around the length that an entry does not hold; no source, which would take too
+    long."""
     source = lengths([0 if long else s for s, _ in pairs])
     target = lengths([t + 65_500 * long for _, t in pairs])
     parts = {"bounds": np.array([0, len(pairs) // 3, len(pairs)]), "weights": [first, second]}
@@ -189,7 +192,9 @@ def test_plan_is_drawn_from_seed_and_epoch() -> None:
     assert len(seen) == 9
     # (seed 0, epoch 1) and (seed 1, epoch 0) share nothing, nor do batches of two epochs:
     first, second = (epoch_plan(source, target, 3000, 0, epoch) for epoch in (0, 1))
-    members = [{frozenset(p.batch(k).tolist()) for k in range(p.n_batches)} for p in (first, second)]
+    members = [
+        {frozenset(p.batch(k).tolist()) for k in range(p.n_batches)} for p in (first, second)
+    ]
     assert len(members[0] & members[1]) < 0.05 * first.n_batches
     # A batch says nothing about how long the next one will be.
     for plan in (first, second):
@@ -233,7 +238,9 @@ def test_little_padding_in_small_corpora(n: int) -> None:
     assert padding(source, target, plan) < 1.5 * side / 82 + 0.01
 
 
-weight_lists = st.lists(st.tuples(st.integers(0, 40), st.sampled_from([0.0, 0.25, 0.5, 1.0, 1.1, 3.0, 2.75])))
+weight_lists = st.lists(
+    st.tuples(st.integers(0, 40), st.sampled_from([0.0, 0.25, 0.5, 1.0, 1.1, 3.0, 2.75]))
+)
 
 
 @given(weight_lists, st.integers(0, 99), st.booleans())
@@ -256,7 +263,8 @@ def test_weights_repeat_pairs(parts: list[tuple[int, float]], epoch: int, has_so
 
 
 def test_a_fraction_is_drawn_anew_and_fairly() -> None:
-    """Three pairs with weight 0.5 each occur in half of the epochs, 1.5 of them per epoch on average."""
+    """Three pairs with weight 0.5 each occur in half of the epochs, 1.5 of them per epoch on
+    average."""
     three = lengths([5, 6, 7])
     times: Counter[int] = Counter()
     totals = []
@@ -273,15 +281,17 @@ def test_weights_of_one_change_nothing() -> None:
     source, target = realistic(300)
     plan = epoch_plan(source, target, 900, 1, 0, bounds=np.array([0, 100, 300]), weights=[1, 1.0])
     assert same(plan, epoch_plan(source, target, 900, 1, 0))
-    once_more = epoch_plan(source, target, 900, 1, 0, bounds=np.array([0, 100, 300]), weights=[2, 1])
+    once_more = epoch_plan(
+        source, target, 900, 1, 0, bounds=np.array([0, 100, 300]), weights=[2, 1]
+    )
     assert len(once_more.order) == 400 and (np.bincount(once_more.order)[:100] == 2).all()
 
 
 def test_extreme_plans() -> None:
     nothing = epoch_plan(lengths([]), lengths([]), 100, 1, 0)
     assert nothing.n_batches == len(nothing.order) == 0
-    # 9 + 9 bytes and 2 EOS are 20: two fill a budget, one less lets them stand alone. The first batch has its
-    # own budget.
+    # 9 + 9 bytes and 2 EOS are 20: two fill a budget, one less lets them stand alone. The first
+    # batch has its own budget.
     nine = lengths([9] * 5)
     for max_tokens, n_pairs in ((40, 2), (39, 1), (1, 1)):
         plan = epoch_plan(nine, nine, max_tokens, 1, 0)

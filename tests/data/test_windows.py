@@ -24,13 +24,15 @@ sizes = st.lists(st.integers(1, 60), min_size=1, max_size=3)
 
 
 def texts_of(lengths: list[int]) -> list[Any]:
-    """Texts of these lengths in which no two neighbours repeat: 0, 1, 2 … and BOS' value among them."""
+    """Texts of these lengths in which no two neighbours repeat: 0, 1, 2 … and BOS' value among
+    them."""
     every = np.arange(sum(lengths)) % 256
     return np.split(every.astype(np.uint8), np.cumsum(lengths)[:-1])
 
 
 def check_rows(window: WindowBatch, texts: list[Any], fresh_rows: bool) -> None:
-    """Each byte is read right before its successor is to be told; BOS where a text or a fresh row begins."""
+    """Each byte is read right before its successor is to be told; BOS where a text or a fresh row
+    begins."""
     whole = np.concatenate(texts)
     begins = {0, *np.cumsum([len(text) for text in texts])[:-1].tolist()}
     for read, truth in zip(window.read.tolist(), window.truth.tolist(), strict=True):
@@ -44,8 +46,9 @@ def check_rows(window: WindowBatch, texts: list[Any], fresh_rows: bool) -> None:
 
 @given(lengths=sizes, n_rows=st.integers(1, 7), width=st.integers(1, 9), epoch=st.integers(0, 3))
 def test_rows_read_on(lengths: list[int], n_rows: int, width: int, epoch: int) -> None:
-    """Contiguous streams: a row goes on where it stopped, no byte comes twice, and what is left over is less
-    than a window a row; an epoch may be taken up at any batch, by any share of the rows."""
+    """Contiguous streams: a row goes on where it stopped, no byte comes twice, and what is left
+    over is less than a window a row; an epoch may be taken up at any batch, by any share of the
+    rows."""
     texts = texts_of(lengths)
     streams = Streams(texts)
     n_rows = min(n_rows, max(1, sum(lengths) // width))
@@ -73,8 +76,8 @@ def test_rows_read_on(lengths: list[int], n_rows: int, width: int, epoch: int) -
     n_rows=st.integers(1, 4),
 )
 def test_windows_tile_each_text(lengths: list[int], context: int, width: int, n_rows: int) -> None:
-    """Windows keep within their text; a text's first one counts from its first byte; of the others each byte
-    counts once at most; and every byte counts."""
+    """Windows keep within their text; a text's first one counts from its first byte; of the others
+    each byte counts once at most; and every byte counts."""
     texts = texts_of(lengths)
     streams = Streams(texts)
     plan = context, width, 5, 1
@@ -89,13 +92,16 @@ def test_windows_tile_each_text(lengths: list[int], context: int, width: int, n_
             every |= {*truth[skipped:].tolist()}
             assert skipped == 0 or context <= skipped < context + width
             ends = np.cumsum(lengths)
-            assert np.searchsorted(ends, truth[0], "right") == np.searchsorted(ends, truth[-1], "right")
+            assert np.searchsorted(ends, truth[0], "right") == np.searchsorted(
+                ends, truth[-1], "right"
+            )
     assert set(firsts) >= {int(text[0]) for text in texts}
     if context:
         assert len(set(counted)) == len(counted)
     assert len(every) == sum(lengths)
     halves = [
-        list(shuffled_windows(streams, n_rows, range(rank, n_rows, 2), *plan, first=1)) for rank in range(2)
+        list(shuffled_windows(streams, n_rows, range(rank, n_rows, 2), *plan, first=1))
+        for rank in range(2)
     ]
     for whole, even, odd in zip(found[1:], *halves, strict=True):
         assert (even.truth == whole.truth[::2]).all() and (odd.truth == whole.truth[1::2]).all()
@@ -109,13 +115,16 @@ def test_epochs_differ() -> None:
         for seed, epoch in ((1, 0), (1, 1), (2, 0), (1, 0))
     ]
     assert drawn[0] == drawn[3] and drawn[0] != drawn[1] and drawn[0] != drawn[2]
-    starts = [next(serial_windows(streams, 3, range(3), 5, 1, epoch)).truth[0, 0] for epoch in range(4)]
+    starts = [
+        next(serial_windows(streams, 3, range(3), 5, 1, epoch)).truth[0, 0] for epoch in range(4)
+    ]
     assert len(set(starts)) > 1
 
 
 @pytest.mark.parametrize("name", ["seq2seq-alone", "luong-alone"])
 def test_the_state_is_carried(name: str) -> None:
-    """Two windows one behind the other have the nats of one of both; the gradient ends between them."""
+    """Two windows one behind the other have the nats of one of both; the gradient ends between
+    them."""
     model: Any = invariants.build(WITHOUT_SOURCE[name])
     arch = WITHOUT_SOURCE[name]["arch"]
     objective = LanguageModelObjective(config(arch, *TEXT, "train.label_smoothing=0.1"))
@@ -140,9 +149,13 @@ def test_what_is_context_only_costs_nothing() -> None:
     text = invariants.some_bytes(2, 31).numpy()
     whole = WindowBatch(text[:, :-1], text[:, 1:], np.array([12, 0]), True)
     with torch.no_grad():
-        memory = model.encode(torch.zeros(2, 0, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64))
+        memory = model.encode(
+            torch.zeros(2, 0, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64)
+        )
         logits, _ = model(torch.from_numpy(whole.read), memory, model.start(memory))
-    log_p = logits.log_softmax(-1).gather(2, torch.from_numpy(whole.truth).long()[:, :, None])[:, :, 0]
+    log_p = logits.log_softmax(-1).gather(2, torch.from_numpy(whole.truth).long()[:, :, None])[
+        :, :, 0
+    ]
     expected = -float(log_p[0, 12:].sum() + log_p[1].sum())
     assert whole.counts == (0, 48, 0)
     assert float(objective.gradients(model, [whole], 48)) == pytest.approx(expected, rel=1e-5)
@@ -155,5 +168,7 @@ def test_validation_is_prediction(name: str, n: int) -> None:
     torch.manual_seed(n)
     model = invariants.build(WITHOUT_SOURCE[name], scale=0.2)
     text = invariants.some_bytes(1, n).numpy()[0]
-    expected = sum(part.bits.sum() for part in stream_surprisal(TorchReader([model], CPU), [text.tobytes()]))
+    expected = sum(
+        part.bits.sum() for part in stream_surprisal(TorchReader([model], CPU), [text.tobytes()])
+    )
     assert text_bits(model, text, CPU) == pytest.approx(expected, rel=1e-6)

@@ -15,7 +15,8 @@ from bytenmt.decoding.translator import Translator
 pytestmark = pytest.mark.slow
 
 pytest.importorskip("ray")
-# One start of Ray for all; in a process of its own, because Ray ends what it has started by its group.
+# One start of Ray for all; in a process of its own, because Ray ends what it has started by its
+# group.
 PROGRAM = """
 from bytenmt.cli.main import main
 
@@ -47,7 +48,9 @@ for wrong in ("in/sub --column id2", "in/sub --to text", "bad", "in/0.parquet --
 """
 SECONDS = 900  # until it counts as hanging
 JSON = '{"id": 1.50, "n": 12345678901234567890, "text": "eins", "day": "2024-01-01"}\n\n{"text": null}\n'
-OTHER = '{"text":"zw\u2028ei","x":"'.encode() + b'\xff"}' + b'\n{"text":""}' * 4  # without a final line end
+OTHER = (
+    '{"text":"zw\u2028ei","x":"'.encode() + b'\xff"}' + b'\n{"text":""}' * 4
+)  # without a final line end
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:

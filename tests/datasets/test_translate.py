@@ -30,7 +30,10 @@ def test_a_column_is_added() -> None:
     assert Translate("run")(batch).to_pydict() == {**rows, "translation": ["A0", None]}
     encoded = pa.table({"text": pa.array(["a", None, "a"]).dictionary_encode()})
     assert Translate("run")(encoded)["translation"].to_pylist() == ["A0", None, "A0"]
-    assert Translate("run")(pa.table({"text": [None, None]}))["translation"].to_pylist() == [None, None]
+    assert Translate("run")(pa.table({"text": [None, None]}))["translation"].to_pylist() == [
+        None,
+        None,
+    ]
 
 
 @pytest.mark.parametrize(

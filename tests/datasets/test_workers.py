@@ -35,11 +35,13 @@ def test_why_a_process_has_no_model_is_told() -> None:
 
 @pytest.mark.slow
 def test_the_output_is_that_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Real processes keep the order of lines of standard input, after some that are done, and random draws;
-    modules in the current folder are not imported by them.
+    """Real processes keep the order of lines of standard input, after some that are done, and
+    random draws; modules in the current folder are not imported by them.
     """
     make_run(tmp_path / "run")
-    (tmp_path / "in").write_bytes("".join(f"{number} Zeilen {{x}}\n" for number in range(40)).encode())
+    (tmp_path / "in").write_bytes(
+        "".join(f"{number} Zeilen {{x}}\n" for number in range(40)).encode()
+    )
     monkeypatch.chdir(tmp_path)
     command = "translate run -o out --buffer-size 7 --max-len-a 1 --max-len-b 5 --sample"
     accepted(f"{command} -i in")

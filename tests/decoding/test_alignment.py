@@ -48,8 +48,8 @@ def readers(*models: Any) -> list[TorchReader]:
 
 
 def seen(model: Any, source: bytes, text: bytes, is_reversed: bool) -> np.ndarray:
-    """The weights that attention hands out while the model reads one text alone, noted from outside: mean
-    over layers, (bytes of the text, bytes of the source + 1)."""
+    """The weights that attention hands out while the model reads one text alone, noted from
+    outside: mean over layers, (bytes of the text, bytes of the source + 1)."""
     src = torch.tensor([[*source, EOS]], dtype=torch.uint8)
     memory = model.encode(src, torch.tensor([len(source) + 1]))
     found: list[np.ndarray] = []
@@ -68,7 +68,10 @@ def seen(model: Any, source: bytes, text: bytes, is_reversed: bool) -> np.ndarra
 
         def noting_heads(q: Any, k: Any, v: Any, attn_mask: Any) -> Any:
             """Record the attention weights of the Transformer by passing the identity as values."""
-            if (q.shape[2], k.shape[2]) == (len(text), len(source) + 1):  # not a block of self-attention
+            if (q.shape[2], k.shape[2]) == (
+                len(text),
+                len(source) + 1,
+            ):  # not a block of self-attention
                 values = torch.eye(k.shape[2], dtype=v.dtype).expand(*k.shape[:3], -1)
                 found.append(attention(q, k, values, attn_mask=attn_mask)[0].mean(dim=0).numpy())
             return attention(q, k, v, attn_mask=attn_mask)
@@ -84,8 +87,8 @@ def seen(model: Any, source: bytes, text: bytes, is_reversed: bool) -> np.ndarra
 
 @by_variant("name", CASES)
 def test_the_weights_are_those_of_the_prediction(name: str) -> None:
-    """Weights agree in a padded batch, in the order of the source; they are probabilities unless attention
-    fades, and the mean for two models.
+    """Weights agree in a padded batch, in the order of the source; they are probabilities unless
+    attention fades, and the mean for two models.
     """
     models = [build(CASES[name], seed, scale=2.0) for seed in (0, 1)]
     for chosen in (models[:1], models):
@@ -100,9 +103,9 @@ def test_the_weights_are_those_of_the_prediction(name: str) -> None:
                 assert np.allclose(weights, np.mean(parts, axis=0), atol=1e-6)
                 if name not in FADING:
                     assert np.allclose(weights.sum(axis=1), 1, atol=1e-6)
-    assert np.ptp(found[1]) > (0.02 if name in ("luong-twice", "luong-location-bounded") else 0.1), (
-        "weights that are all alike tell no mistake"
-    )
+    assert np.ptp(found[1]) > (
+        0.02 if name in ("luong-twice", "luong-location-bounded") else 0.1
+    ), "weights that are all alike tell no mistake"
 
 
 @given(st.text("a한é\U0001f600", max_size=6), st.text("b글", max_size=5), st.integers(0, 9))
@@ -131,17 +134,25 @@ def test_pieces_are_told_in_the_places_of_the_line() -> None:
     one, other = align_lines(models, [[(*first, b"")], [(*second, b"")]])
     (line, nothing) = align_lines(models, [[(*first, b" "), (*second, b"")], [(b"", b"", b"")]])
     assert nothing == [] and line[: len(one)] == one and len(line) == len(one) + len(other) == 5
-    moved = [CharacterLink((a + 4, b + 4), (c + 3, d + 3), weight) for (a, b), (c, d), weight in other]
+    moved = [
+        CharacterLink((a + 4, b + 4), (c + 3, d + 3), weight) for (a, b), (c, d), weight in other
+    ]
     assert line[len(one) :] == moved
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", ["", "--engine torch --device cpu -b 2 --n-best 2 --max-source-bytes 7"])
+@pytest.mark.parametrize(
+    "options", ["", "--engine torch --device cpu -b 2 --n-best 2 --max-source-bytes 7"]
+)
 def test_the_command_tells_alignments(tmp_path: Path, options: str) -> None:
     """With --alignment every character but the separators of parts is aligned."""
     run, plain = make_run(tmp_path / "run"), make_run(tmp_path / "plain", "bytenet", 1)
-    near = make_run(tmp_path / "near", "luong", 2, ("model.attention=local-p", "model.attention_window=5"))
-    off = make_run(tmp_path / "off", "luong", 2, ("model.attention=off", "model.input_feeding=false"))
+    near = make_run(
+        tmp_path / "near", "luong", 2, ("model.attention=local-p", "model.attention_window=5")
+    )
+    off = make_run(
+        tmp_path / "off", "luong", 2, ("model.attention=off", "model.input_feeding=false")
+    )
     (tmp_path / "src").write_text("one 두 번째 three\n\nb\n")
     options += " --format jsonl --max-len-b 9"
     command = ["translate", "-i", f"{tmp_path}/src", *options.split()]

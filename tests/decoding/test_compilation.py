@@ -1,4 +1,5 @@
-"""Test the compilation of the CPU engine's kernels: once per machine, by one process, and announced."""
+"""Test the compilation of the CPU engine's kernels: once per machine, by one process, and
+announced."""
 
 import os
 import subprocess
@@ -85,7 +86,10 @@ def test_others_wait_for_the_process_that_compiles(place: Path) -> None:
         "from test_compilation import compile_doubled; from bytenmt.reporter import Reporter; "
         "Reporter.say = lambda self, line: print('told'); compile_doubled(Reporter(), 1)"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+    }
     run = [
         subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment)
         for _ in range(2)

@@ -18,7 +18,10 @@ from bytenmt.decoding.interface import Hypothesis
 
 
 def test_bits_per_byte_include_the_end() -> None:
-    text, log_probability = "a한", -2.5 * math.log(2)  # half a bit for each of four bytes, and for EOS
+    text, log_probability = (
+        "a한",
+        -2.5 * math.log(2),
+    )  # half a bit for each of four bytes, and for EOS
     assert Hypothesis(text.encode(), log_probability, 0.0).bits_per_byte == pytest.approx(2.5 / 4)
     assert Hypothesis(text, log_probability, 0.0).bits_per_byte == pytest.approx(2.5 / 4)
     assert Hypothesis(b"", log_probability, 0.0).bits_per_byte is None
@@ -96,7 +99,12 @@ def test_lengths_are_compared_with_those_of_the_languages() -> None:
         (has_wrong_number, "2 of 2", "2 von 2 von 2", True),
         (has_wrong_number, "At 3:40 p.m.", "Um 15:40 Uhr", False),
         (has_wrong_number, "I turned thirteen in 2003.", "Im Jahr 2003 wurde ich 13.", False),
-        (has_wrong_number, "{0} files", "{0} von {0} Dateien", False),  # of the flag for placeholders
+        (
+            has_wrong_number,
+            "{0} files",
+            "{0} von {0} Dateien",
+            False,
+        ),  # of the flag for placeholders
         (is_copy, "Save file", "save file.", True),
         (is_copy, "Save {file}", "Save {file}", True),
         (is_copy, "Save file", "Datei speichern", False),
@@ -104,7 +112,9 @@ def test_lengths_are_compared_with_those_of_the_languages() -> None:
         (is_copy, "", "", False),
     ],
 )
-def test_numbers_and_copies(judge: Callable[..., bool], source: str, text: str, expected: bool) -> None:
+def test_numbers_and_copies(
+    judge: Callable[..., bool], source: str, text: str, expected: bool
+) -> None:
     assert judge(source.encode(), text.encode()) == expected
 
 
@@ -114,4 +124,6 @@ def test_a_verdict_is_the_worst_of_the_flags() -> None:
     both = Verdict.from_flags(["unsure", "loop", "unsure"])
     assert both == ("wrong", ("repeats itself", "the model is unsure"))
     assert Verdict.from_flags(["of a plugin"]) == ("check", ("of a plugin",))
-    assert all(Verdict.from_flags([flag]) == (level, (words,)) for flag, (level, words) in REASONS.items())
+    assert all(
+        Verdict.from_flags([flag]) == (level, (words,)) for flag, (level, words) in REASONS.items()
+    )

@@ -1,5 +1,5 @@
-"""Every engine gives the texts and scores of plain PyTorch, with sentinels and without, takes slots and gives
-them back.
+"""Every engine gives the texts and scores of plain PyTorch, with sentinels and without, takes slots
+and gives them back.
 """
 
 import random
@@ -35,10 +35,13 @@ SEARCHES = {
 
 @by_variant(("name", "search"), rotated(list(ALL), list(SEARCHES), 1))
 def test_texts_and_scores_are_those_of_plain_pytorch(name: str, search: str) -> None:
-    """All options and all architectures, with a source and without, sentences taking the places of others;
-    scores to 1e-4."""
+    """All options and all architectures, with a source and without, sentences taking the places of
+    others; scores to 1e-4."""
     of, options = model(name), SEARCHES[search]
-    both = some_requests(7, name not in WITHOUT_SOURCE, limit=18), some_requests(2, source=False, seed=1)
+    both = (
+        some_requests(7, name not in WITHOUT_SOURCE, limit=18),
+        some_requests(2, source=False, seed=1),
+    )
     for requests in both:
         expected = run(engine("torch", [of], options, 4), requests)
         for kind in ("numba", "fixed slots"):
@@ -59,7 +62,9 @@ EXACT = [
     *("bahdanau", "seq2seq-cho", "luong-local-p", "luong-concat", "bytenet-wide", "convs2s-uneven"),
     *("bytenet-multiplicative", "convs2s-pooling", "recurrent-bytenet-both"),
 ]
-IN_BYTES = [("int8", name) for name in ("bahdanau", "luong", "convs2s")]  # attend to what is kept so
+IN_BYTES = [
+    ("int8", name) for name in ("bahdanau", "luong", "convs2s")
+]  # attend to what is kept so
 
 
 @by_variant(("precision", "name"), [*rotated(PRECISIONS, EXACT), *IN_BYTES])
@@ -76,7 +81,8 @@ def test_to_the_last_bit_whatever_stands_beside_it(name: str, precision: str) ->
 
 @each_kind
 def test_slots_are_taken_and_given_back(kind: str) -> None:
-    """Admission takes them, `finished` and `drop` free them, and nothing changes for other sentences."""
+    """Admission takes them, `finished` and `drop` free them, and nothing changes for other
+    sentences."""
     of, options = model("luong"), Options()
     requests = [Request(text, 20) for text in (b"ab c", b"c a", b"bb", b"a")]
     expected = run(engine("torch", [of], options, 1), requests)
@@ -120,7 +126,9 @@ def test_a_forced_prefix_and_an_empty_limit(kind: str, options: Options) -> None
     """A prefix comes whatever it is, also control characters; none follows it."""
     prefixes = [b"", "é🙂".encode(), b"\x1b[31m" + "\x9b\x7f\x00é\x85".encode(), b"a\x7f", b"\t"]
     requests = [
-        Request(b"abc", len(prefix) + room, prefix, room) for prefix in prefixes for room in (0, 1, 9)
+        Request(b"abc", len(prefix) + room, prefix, room)
+        for prefix in prefixes
+        for room in (0, 1, 9)
     ]
     of = model("bahdanau")
     actual = run(engine(kind, [of], options), requests)
@@ -139,7 +147,9 @@ DIVERGED = [
 
 @pytest.mark.parametrize(("kind", "case"), rotated(list(KINDS), DIVERGED))
 @pytest.mark.parametrize("options", [Options(), Options(beam=3), Options(sample=True)])
-def test_a_model_that_has_diverged_is_told(kind: str, case: tuple[str, str], options: Options) -> None:
+def test_a_model_that_has_diverged_is_told(
+    kind: str, case: tuple[str, str], options: Options
+) -> None:
     of = model(case[0])
     with torch.no_grad():
         of.get_parameter(case[1]).view(-1)[2] = torch.nan
@@ -173,7 +183,9 @@ def with_sentinels(n: int, seed: int) -> list[Request]:
 
 def teacher_forced(name: str, source: bytes, text: bytes) -> np.ndarray:
     """The model's log-probability of each byte of the text and of EOS, all read in one call."""
-    src, tgt = (torch.tensor([list(one)], dtype=torch.uint8) for one in ([*source, EOS], [BOS, *text]))
+    src, tgt = (
+        torch.tensor([list(one)], dtype=torch.uint8) for one in ([*source, EOS], [BOS, *text])
+    )
     logits = whole(model(name), src, torch.tensor([src.shape[1]]), tgt)[0].log_softmax(dim=-1)
     return logits[torch.arange(len(text) + 1), torch.tensor([*text, EOS])].detach().numpy()
 
@@ -182,7 +194,11 @@ def teacher_forced(name: str, source: bytes, text: bytes) -> np.ndarray:
 @pytest.mark.parametrize(("name", "how"), rotated(ARCHITECTURES, ["greedy", "beam", "samples"], 1))
 def test_every_engine_writes_the_same_sentinels(name: str, how: str) -> None:
     """With the same texts and flags in all engines, and the model's own log-probability of a text."""
-    requests, options, of = with_sentinels(9, seed=sum(map(ord, name + how))), SEARCHES[how], model(name)
+    requests, options, of = (
+        with_sentinels(9, seed=sum(map(ord, name + how))),
+        SEARCHES[how],
+        model(name),
+    )
     results = {kind: run(engine(kind, [of], options), requests) for kind in KINDS}
     for one, hypotheses in zip(requests, results["torch"], strict=True):
         for hypothesis in hypotheses:
@@ -198,7 +214,8 @@ def test_every_engine_writes_the_same_sentinels(name: str, how: str) -> None:
 
 
 def test_sentences_may_come_later_and_longer() -> None:
-    """A longer source and output than there was room for moves what is running, and changes nothing."""
+    """A longer source and output than there was room for moves what is running, and changes
+    nothing."""
     of, options = packed(model("bahdanau")), Options(beam=2, n_best=2)
     first, later = Request(b"abc", 40), Request(b"abcdefgh" * 9, 90, b"prefix")
     expected = [run(NumbaEngine([of], options, 1), [request])[0] for request in (first, later)]
@@ -214,7 +231,8 @@ def test_sentences_may_come_later_and_longer() -> None:
 
 
 def test_sources_that_take_several_calls_of_the_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups of growing size, prepared together: what the later ones need leaves the earlier ones whole."""
+    """Groups of growing size, prepared together: what the later ones need leaves the earlier ones
+    whole."""
     monkeypatch.setattr("bytenmt.decoding.cpu.session.RECURRENT_TOGETHER", 400)
     of, options = packed(model("bahdanau")), Options()
     # Longest first: 250 columns, then 390.
@@ -225,8 +243,9 @@ def test_sources_that_take_several_calls_of_the_encoder(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("name", ["bytenet-wide", "convs2s", "luong", "bahdanau"])
 def test_int8_is_the_model_of_its_rounded_weights(name: str) -> None:
-    """Every matrix of the step and the encoder rounded by rows, everything else as it was: what rounding the
-    inputs, too, costs on the mean is a few hundredths in the log-probability of a byte."""
+    """Every matrix of the step and the encoder rounded by rows, everything else as it was: what
+    rounding the inputs, too, costs on the mean is a few hundredths in the log-probability of a
+    byte."""
     of, rounded = model(name), model(name)
     with torch.no_grad():
         for key, parameter in rounded.named_parameters():

@@ -28,7 +28,23 @@ from bytenmt.sentinels import SENTINELS, Code
 
 BOLD, END, ALONE = Code("<g 1>", 1, True), Code("</g 1>", 1), Code("<x/>")
 PIECES = st.sampled_from(
-    ["a", "각 ", ". ", "B", "\ue000", "🙂", "%s", "<b>", "</b>", "{x}", "  ", "http://a.b", BOLD, END, ALONE]
+    [
+        "a",
+        "각 ",
+        ". ",
+        "B",
+        "\ue000",
+        "🙂",
+        "%s",
+        "<b>",
+        "</b>",
+        "{x}",
+        "  ",
+        "http://a.b",
+        BOLD,
+        END,
+        ALONE,
+    ]
     + ["\u3000", "。", "!", "____", "....!!!!", "_"]
 )
 
@@ -41,15 +57,21 @@ def shown(data: bytes) -> str:
 
 
 @given(st.lists(PIECES, max_size=40), st.integers(4, 60), st.sampled_from([(), ("en",), ("ko",)]))
-def test_what_is_marked_comes_back(parts: list[TextOrCode], limit: int, languages: tuple[str, ...]) -> None:
-    """Chunks have up to eight sentinels, numbered in their order, and pairs in their order; where each is
-    written where it was, texts and codes are those of the line."""
+def test_what_is_marked_comes_back(
+    parts: list[TextOrCode], limit: int, languages: tuple[str, ...]
+) -> None:
+    """Chunks have up to eight sentinels, numbered in their order, and pairs in their order; where
+    each is written where it was, texts and codes are those of the line."""
     chunks = split_line(parts, limit, KeepSpec(), languages)
-    back = [[*restore_parts(chunk.source, chunk.spans), chunk.separator.decode()] for chunk in chunks]
+    back = [
+        [*restore_parts(chunk.source, chunk.spans), chunk.separator.decode()] for chunk in chunks
+    ]
     assert merge_texts(part for some in back for part in some) == merge_texts(parts)
     for chunk, some in zip(chunks, back, strict=True):
         assert not chunk.separator.decode().strip()
-        assert sentinel_numbers(chunk.source) == [*range(len(chunk.spans))] and len(chunk.spans) <= 8
+        assert (
+            sentinel_numbers(chunk.source) == [*range(len(chunk.spans))] and len(chunk.spans) <= 8
+        )
         assert all(0 <= first < second < len(chunk.spans) for first, second in chunk.pairs)
         assert len(chunk.source) <= limit or len(chunk.source) <= 4
         own = "".join(part if isinstance(part, str) else part.text for part in some[:-1])
@@ -65,12 +87,18 @@ def test_what_is_marked_comes_back(parts: list[TextOrCode], limit: int, language
         (["<b>a</b><b>c</b>"], "[0]a[1]c[2]", ((0, 1), (1, 2))),
         (["a ", BOLD, "b", END, ALONE, " c"], "a [0]b[1] c", ((0, 1),)),
         (["a ", BOLD, "{x}", END, "c"], "a [0]c", ()),
-        ([END, "a", BOLD, " b", Code("</g 2>", 2), "c"], "[0]a[1] b[2]c", ()),  # closed before it is opened
+        (
+            [END, "a", BOLD, " b", Code("</g 2>", 2), "c"],
+            "[0]a[1] b[2]c",
+            (),
+        ),  # closed before it is opened
         (["\ue000 {x}\ue001"], "\ue000 [0]\ue001", ()),
         ([], "", ()),
     ],
 )
-def test_marked_texts(parts: list[TextOrCode], source: str, pairs: tuple[tuple[int, int], ...]) -> None:
+def test_marked_texts(
+    parts: list[TextOrCode], source: str, pairs: tuple[tuple[int, int], ...]
+) -> None:
     (chunk,) = split_line(parts, 1000, KeepSpec())
     assert (shown(chunk.source), chunk.pairs) == (source, pairs)
 
@@ -80,8 +108,13 @@ def test_a_ninth_span_begins_a_chunk() -> None:
     first, second = split_line(line.encode(), 1000, KeepSpec())
     assert shown(first.source).endswith("two [7] two") and shown(second.source) == "[0] [1]x[2]"
     assert second.pairs == ((1, 2),) and first.separator == b" "
-    first, second = split_line("a".join(["<b>"] + ["{x}"] * 7 + ["</b>"]).encode(), 1000, KeepSpec())
-    assert (shown(first.source)[-6:], shown(second.source)) == ("a[7]a", "[0]") or second.pairs == ()
+    first, second = split_line(
+        "a".join(["<b>"] + ["{x}"] * 7 + ["</b>"]).encode(), 1000, KeepSpec()
+    )
+    assert (shown(first.source)[-6:], shown(second.source)) == (
+        "a[7]a",
+        "[0]",
+    ) or second.pairs == ()
 
 
 TABLE = (
@@ -96,7 +129,10 @@ TERMS = Glossary(Term(*row.split("=")) for row in TABLE.split("|"))
     [
         ("the server", "the dienst"),
         ("The Server of SERVERS", "The dienst of dienst"),
-        ("Servers. Server! A server", "Dienst. Dienst! A dienst"),  # a capital where a sentence begins
+        (
+            "Servers. Server! A server",
+            "Dienst. Dienst! A dienst",
+        ),  # a capital where a sentence begins
         ("(“Server.”) Server", "(“Dienst.”) Dienst"),
         ("<b>Server</b> %s Server", "<b>Dienst</b> %s dienst"),
         ("a mail server, mail-server", "a Mailer, mail-dienst"),
@@ -111,7 +147,8 @@ TERMS = Glossary(Term(*row.split("=")) for row in TABLE.split("|"))
     ],
 )
 def test_terms(line: str, expected: str) -> None:
-    """The longest at each place, in the forms that glossary.ENDINGS names; where each stands where it was."""
+    """The longest at each place, in the forms that glossary.ENDINGS names; where each stands where
+    it was."""
     (chunk,) = split_line(line.encode(), 1000, KeepSpec(glossary=TERMS))
     assert restore_text(chunk.source, chunk.spans).decode() == expected
     assert chunk.text.decode() == line
@@ -164,7 +201,9 @@ COPIED = (
     "✓;2.200.112;+49 30 1234567;3.2.1;A1;§ 5;12.03.2024;1,000 %;👍 👍;「…」;;%s: {x};<b>{name}</b>"
     ";README.md, 5;Ctrl+C;https://a.org;(info@a.org);\ue000 \uf8ff;{n, plural, one {# file} other {# files}}"
 )
-ALWAYS_COPIED = "http://localhost/a?b=1; info@x.org\t;<https://x.org>, (www.x.org) – info@x.org.;- - -;「…」;"
+ALWAYS_COPIED = (
+    "http://localhost/a?b=1; info@x.org\t;<https://x.org>, (www.x.org) – info@x.org.;- - -;「…」;"
+)
 
 
 @pytest.mark.parametrize(("keep", "lines"), [({"keep_pattern": "zz"}, COPIED), ({}, ALWAYS_COPIED)])
@@ -176,7 +215,9 @@ def test_what_has_nothing_to_translate_is_copied(keep: dict[str, Any], lines: st
         (best,) = one.n_best(line)
         assert (best.text, best.log_probability, best.flags) == (line, 0.0, () if keep else None)
     assert not admitted
-    assert made_up_translator().translate("A1") == "A10"  # a model of dates and numbers translates them
+    assert (
+        made_up_translator().translate("A1") == "A10"
+    )  # a model of dates and numbers translates them
 
 
 def test_characters_for_private_use_are_text() -> None:
@@ -210,7 +251,10 @@ def test_a_prefix_has_what_it_has() -> None:
 
 def test_what_the_model_would_have_left_out_is_flagged() -> None:
     """And only with models that keep something."""
-    for keep, flags in ((KeepSpec(glossary=Glossary([Term("server", "ıß")])), (PLACEMENT,)), (None, None)):
+    for keep, flags in (
+        (KeepSpec(glossary=Glossary([Term("server", "ıß")])), (PLACEMENT,)),
+        (None, None),
+    ):
         batch = LineBatch(["a {x} Server. Server ß".encode()], Settings(keep=keep))
         (request,) = batch.requests
         batch.add(request, [Hypothesis(request.source or b"", -2.0, -1.0, is_past_end=True)])
@@ -226,13 +270,17 @@ def test_models_without_sentinels_refuse_to_keep(tmp_path: Path) -> None:
     wishes: list[dict[str, Any]] = [{"keep": "tags"}, {"keep_pattern": "a"}, {"glossary": TERMS}]
     for wish in wishes:
         for runs in ((plain,), (taught, plain)):
-            with pytest.raises(SettingError, match="need a model that was trained with sentinels") as told:
+            with pytest.raises(
+                SettingError, match="need a model that was trained with sentinels"
+            ) as told:
                 Translator.load(*runs, engine="torch", **wish)
             assert "\n" not in str(told.value)
         assert Translator.load(taught, engine="torch", **wish).settings.keep is not None
     for nothing in ({}, {"keep": "none"}, {"keep": ""}, {"keep_pattern": []}):
         assert Translator.load(plain, engine="torch", **nothing).settings.keep is None
-    (none,) = split_line(b"<b> {x}", 99, Translator.load(taught, engine="torch", keep="none").settings.keep)
+    (none,) = split_line(
+        b"<b> {x}", 99, Translator.load(taught, engine="torch", keep="none").settings.keep
+    )
     assert none.source == b"<b> {x}"
 
 

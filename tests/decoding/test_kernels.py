@@ -1,4 +1,5 @@
-"""The vector kernels of the CPU engine: products with panels, functions and sums of spans, the barrier."""
+"""The vector kernels of the CPU engine: products with panels, functions and sums of spans, the
+barrier."""
 
 import os
 import subprocess
@@ -38,7 +39,8 @@ def same_bits(x: Any, y: Any) -> bool:
 
 
 def unpack(packed: Any, n_out: int, n_in: int, precision: str, scales: Any) -> Any:
-    """Return the matrix (n_out, n_in) float32 of packed panels. scales (n_out or more,) float32: for int8."""
+    """Return the matrix (n_out, n_in) float32 of packed panels. scales (n_out or more,) float32:
+    for int8."""
     kind, together = (f32, 1) if precision == "fp32" else (np.uint8, 4)
     n_groups = -(-n_in // together)
     parts = packed.view(kind).reshape(-1, n_groups, PANEL, together).swapaxes(1, 2)
@@ -62,7 +64,9 @@ class Matrix:
         self.values = unpack(self.panels, self.n_out, self.n_in, precision, self.scales)
         self.scratch = np.full(scratch_bytes(self.n_in), 0xFF, np.uint8)
 
-    def times(self, x: Any, base: Any = None, into: Any = None, panels: tuple[int, int] | None = None) -> Any:
+    def times(
+        self, x: Any, base: Any = None, into: Any = None, panels: tuple[int, int] | None = None
+    ) -> Any:
         """x (rows, n_in) -> (rows, panels * PANEL); base None, a bias or of the same shape."""
         y = np.full((len(x), self.n_panels * PANEL), f32(7)) if into is None else into
         first, last = panels or (0, self.n_panels)
@@ -170,7 +174,9 @@ def test_int8_inputs_are_relative_to_the_largest() -> None:
 compiled = cache(from_python)
 
 
-def span(function: Any, *sources: Any, factors: tuple[float, ...] = (), in_place: bool = False) -> Any:
+def span(
+    function: Any, *sources: Any, factors: tuple[float, ...] = (), in_place: bool = False
+) -> Any:
     """function over whole arrays, with numbers around that must stay."""
     n = len(sources[0])
     guarded = np.full(n + 40, f32(3.25))
@@ -203,7 +209,9 @@ def test_exp_tanh_and_sigmoid_are_exact_to_rounding() -> None:
         assert np.abs(span(elementwise.sigmoid, x) / sigma(x) - 1).max() < 3e-7
     edges = np.array([np.nan, np.inf, -np.inf, 0, 200, -200], f32)
     assert str(exp(edges)) == "[nan inf  0.  1. inf  0.]"
-    assert np.allclose(span(elementwise.tanh, edges), [np.nan, 1, -1, 0, 1, -1], atol=5e-7, equal_nan=True)
+    assert np.allclose(
+        span(elementwise.tanh, edges), [np.nan, 1, -1, 0, 1, -1], atol=5e-7, equal_nan=True
+    )
     assert np.allclose(
         span(elementwise.sigmoid, edges), [np.nan, 1, 0, 0.5, 1, 0], atol=1e-30, equal_nan=True
     )
@@ -254,7 +262,9 @@ class Memory:
         self, widths: tuple[int, int], columns: list[int], kinds: tuple[int, int], seed: int = 0
     ) -> None:
         draw = np.random.default_rng(seed)
-        room = [memory_column_floats(width, kind) for width, kind in zip(widths, kinds, strict=True)]
+        room = [
+            memory_column_floats(width, kind) for width, kind in zip(widths, kinds, strict=True)
+        ]
         most = -(-max(columns) // PANEL) * PANEL
         region = round_up_to_lines(sum(room) * most)
         self.space = draw.integers(0, 256, (len(columns), 4 * region), np.uint8).view(f32)
@@ -270,7 +280,9 @@ class Memory:
         self.width = widths[1]
 
     def keep(self, place: int, item: int, x: Any) -> None:
-        for column in np.random.default_rng(1).permutation(len(x)):  # threads keep them in any order
+        for column in np.random.default_rng(1).permutation(
+            len(x)
+        ):  # threads keep them in any order
             where = x[column].ctypes.data, self.scratch.ctypes.data
             compiled(store_column)(self.model, place, item, int(column), *where)
 
@@ -278,7 +290,9 @@ class Memory:
         """The context and the weights."""
         d, crew = np.full(self.width, f32(9)), ThreadContext(0, 1, 0, self.scratch.ctypes.data)
         to, address = d.ctypes.data, query.ctypes.data
-        compiled(attention.attend_dot)(self.model, crew, place, to, self.width, address, 0, 1, root, 0, 0, 0)
+        compiled(attention.attend_dot)(
+            self.model, crew, place, to, self.width, address, 0, 1, root, 0, 0, 0
+        )
         return d, self.scratch[: self.model.columns[place]].copy()
 
 
@@ -296,7 +310,10 @@ def test_attention_over_bytes_is_that_over_numbers_that_were_rounded(
 ) -> None:
     draw = np.random.default_rng(n)
     memory = Memory((width_of_keys, width), [5, n], (KEYS, VALUES))
-    keys, values = draw.normal(size=(n, width_of_keys)).astype(f32), draw.normal(size=(n, width)).astype(f32)
+    keys, values = (
+        draw.normal(size=(n, width_of_keys)).astype(f32),
+        draw.normal(size=(n, width)).astype(f32),
+    )
     values *= np.exp(draw.normal(size=(n, 1))).astype(f32)
     query = draw.normal(size=width_of_keys).astype(f32)
     memory.keep(1, 0, keys)
@@ -314,7 +331,9 @@ def test_attention_over_bytes_is_that_over_numbers_that_were_rounded(
 def test_the_product_of_a_row_has_the_bits_of_a_row_among_others(n_out: int, n_in: int) -> None:
     matrix, x = Matrix(numbers(n_out, n_in), "int8"), numbers(2, n_in, seed=1)
     y, row = matrix.times(x), np.zeros(matrix.n_panels * PANEL, f32)
-    addresses = (part.ctypes.data for part in (x[1], matrix.panels, row, matrix.scales, matrix.scratch))
+    addresses = (
+        part.ctypes.data for part in (x[1], matrix.panels, row, matrix.scales, matrix.scratch)
+    )
     x_, panels_, row_, scales, scratch = addresses
     compiled(gemm.linear_row)(x_, panels_, n_in, row_, n_out, False, scales, scratch)
     assert same_bits(row[:n_out], y[1, :n_out]) and (row[:n_out] != 0).all()
@@ -325,7 +344,8 @@ def test_the_product_of_a_row_has_the_bits_of_a_row_among_others(n_out: int, n_i
 
 @numba.njit(nogil=True)
 def barrier_rounds(counters: int, n_threads: int, me: int, rounds: Any, n_rounds: int) -> int:
-    """Each thread notes its round and looks whether all others have come to it; the sum of who had not."""
+    """Each thread notes its round and looks whether all others have come to it; the sum of who had
+    not."""
     late = 0
     for round_ in range(1, n_rounds + 1):
         rounds[me * 8] = round_

@@ -31,7 +31,9 @@ def test_what_computes_the_same_passes(name: str) -> None:
 
 def edit_bytenet(monkeypatch: Patch) -> None:
     """The edit of an issue: GELU in place of ReLU, in the module alone."""
-    monkeypatch.setattr(ResidualBlock, "_after", lambda self, _, h: self.expand(F.gelu(self.norm_out(h))))
+    monkeypatch.setattr(
+        ResidualBlock, "_after", lambda self, _, h: self.expand(F.gelu(self.norm_out(h)))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +73,9 @@ def test_an_edit_that_first_weights_hide_is_refused_before_the_best_are_written(
 ) -> None:
     """W_c of Luong's h~ may begin at 0: then no score matters until it has learnt."""
     scores_of = Luong._scores
-    monkeypatch.setattr(Luong, "_scores", lambda self, keys: lambda query: 5 * scores_of(self, keys)(query))
+    monkeypatch.setattr(
+        Luong, "_scores", lambda self, keys: lambda query: 5 * scores_of(self, keys)(query)
+    )
 
     build = Luong.__init__
 
@@ -80,8 +84,12 @@ def test_an_edit_that_first_weights_hide_is_refused_before_the_best_are_written(
         torch.nn.init.zeros_(self.decoder.combine.weight)
 
     monkeypatch.setattr(Luong, "__init__", flat)
-    quick = config("luong", *LIMITS, "train.lr=0.05", "train.warmup_updates=0", "train.max_updates=20")
-    with pytest.raises(BytenmtError, match="^luong: its module .* use --engine torch or change program"):
+    quick = config(
+        "luong", *LIMITS, "train.lr=0.05", "train.warmup_updates=0", "train.max_updates=20"
+    )
+    with pytest.raises(
+        BytenmtError, match="^luong: its module .* use --engine torch or change program"
+    ):
         train(tmp_path / "run", quick, **texts, device=CPU)
     assert (tmp_path / "run" / "metrics.jsonl").is_file()
     assert not [*(tmp_path / "run").glob("best*")]

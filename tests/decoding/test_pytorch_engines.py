@@ -34,8 +34,8 @@ PAIRS = list(zip(ARCHITECTURES, MANY_OPTIONS, strict=True))
 
 
 def traced(step: Callable[[], None]) -> Callable[[], None]:
-    """Emulate a CUDA graph on the CPU: a few warm-up steps, then one whose operations and tensors are
-    recorded and replayed without running Python again.
+    """Emulate a CUDA graph on the CPU: a few warm-up steps, then one whose operations and tensors
+    are recorded and replayed without running Python again.
     """
     for _ in range(3):
         step()
@@ -64,7 +64,8 @@ def requests_for(lengths: list[int], limits: list[int]) -> list[Request]:
 
 
 def check_captured(name: str, options: Options, capture: Capture) -> None:
-    """Places that are taken again, a longer source while others run, and a second call on the same engine."""
+    """Places that are taken again, a longer source while others run, and a second call on the same
+    engine."""
     model = peaky(name)
     engine = CudaGraphEngine([model], options, 3, CPU, capture)
     for lengths in ([7, 3, 80, 5, 2], [4, 65]):
@@ -87,7 +88,8 @@ def test_fixed_places_equal_plain_pytorch(name: str, options: Options) -> None:
 @pytest.mark.slow
 @by_variant(("name", "options"), PAIRS)
 def test_a_longer_source_comes_while_others_run(name: str, options: Options) -> None:
-    """They go on from where they were, beside other columns; the new step's rehearsal leaves no trace."""
+    """They go on from where they were, beside other columns; the new step's rehearsal leaves no
+    trace."""
     model, requests = peaky(name), requests_for([7, 3, 80, 150, 5], [16] * 5)
     engine = CudaGraphEngine([model], options, 5, CPU, rehearsed)
     handles = []
@@ -97,7 +99,11 @@ def test_a_longer_source_comes_while_others_run(name: str, options: Options) -> 
     assert not engine.finished(), "the test means nothing unless they still run"
     engine.advance(30)
     actual = dict(engine.finished())
-    agree([actual[handle] for handle in handles], run(TorchEngine([model], options, 4, CPU), requests), 1e-9)
+    agree(
+        [actual[handle] for handle in handles],
+        run(TorchEngine([model], options, 4, CPU), requests),
+        1e-9,
+    )
 
 
 @pytest.mark.slow
@@ -130,11 +136,19 @@ class OnDevice(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.__name__.partition(".")[0]
-        assert name not in {"_local_scalar_dense", "nonzero", "masked_select", "lift_fresh", "item"}, name
+        assert name not in {
+            "_local_scalar_dense",
+            "nonzero",
+            "masked_select",
+            "lift_fresh",
+            "item",
+        }, name
         for part in torch.utils._pytree.tree_leaves((args, kwargs)):
             if isinstance(part, torch.Tensor):
                 assert part.device.type == "meta", f"{name} has a tensor on the host"
-                assert name != "index" or part.dtype != torch.bool or part is args[0], "an index of booleans"
+                assert name != "index" or part.dtype != torch.bool or part is args[0], (
+                    "an index of booleans"
+                )
         return func(*args, **(kwargs or {}))
 
 
@@ -160,7 +174,9 @@ def test_a_pass_does_not_touch_the_host(name: str, options: Options, source: byt
             for _ in range(2):
                 log_p, after = forward(models, states, inputs, options)
                 assert log_p.shape == (2, options.beam, 256)
-                assert [part.shape for part in tensors(after)] == [part.shape for part in tensors(states)]
+                assert [part.shape for part in tensors(after)] == [
+                    part.shape for part in tensors(states)
+                ]
                 states = after
 
 
@@ -170,7 +186,8 @@ def test_a_pass_does_not_touch_the_host(name: str, options: Options, source: byt
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_bf16_searches_too(name: str) -> None:
-    """Scores are sums of float32 log-probabilities; they agree with the teacher-forced ones to rounding."""
+    """Scores are sums of float32 log-probabilities; they agree with the teacher-forced ones to
+    rounding."""
     lengths, exact = [7, 3], invariants.make(name)
     src, _ = invariants.some_sources(lengths)
     engine = TorchEngine([invariants.make(name).bfloat16()], Options(beam=2, n_best=2), 2, CPU)

@@ -1,4 +1,5 @@
-"""Given texts: the compiled reader against plain PyTorch, and that against the model's own distribution."""
+"""Given texts: the compiled reader against plain PyTorch, and that against the model's own
+distribution."""
 
 from collections.abc import Sequence
 
@@ -35,14 +36,17 @@ def both(name: str) -> tuple[list[AnyModel], list[PackedModel]]:
 
 
 def check_equal(actual: Sequence[Reading], expected: Sequence[Reading]) -> None:
-    """Each byte to rounding, which goes with the largest logits, and its place in the order but for ties."""
+    """Each byte to rounding, which goes with the largest logits, and its place in the order but for
+    ties."""
     largest = max(1.0, *(float(-one.log_p.min()) for one in expected))
     for one, other in zip(actual, expected, strict=True):
         assert np.allclose(one.log_p, other.log_p, rtol=0, atol=2e-6 * largest)
         assert one.rank.shape == other.rank.shape and np.mean(one.rank != other.rank) < 0.02
 
 
-def check_attention(actual: list[dict[int, np.ndarray]], expected: list[dict[int, np.ndarray]]) -> None:
+def check_attention(
+    actual: list[dict[int, np.ndarray]], expected: list[dict[int, np.ndarray]]
+) -> None:
     """The weights of each layer that has some."""
     for layers, others in zip(actual, expected, strict=True):
         assert layers.keys() == others.keys()
@@ -59,7 +63,9 @@ def test_translations_cost_what_they_cost_in_pytorch(name: str) -> None:
     sums = [sum(float(one.log_p.sum()) for one in readings) for readings in (actual, expected)]
     assert sums[0] / n_bytes == pytest.approx(sums[1] / n_bytes, abs=1e-6 * max(1.0, largest / 20))
     (alone,) = CpuReader(packed, threads=2).score_texts(SOURCES[4:5], ENDED[4:5])
-    assert np.array_equal(alone.log_p, actual[4].log_p) and np.array_equal(alone.rank, actual[4].rank)
+    assert np.array_equal(alone.log_p, actual[4].log_p) and np.array_equal(
+        alone.rank, actual[4].rank
+    )
 
 
 @pytest.mark.parametrize("name", ["luong", "convs2s"])
@@ -67,9 +73,15 @@ def test_little_memory_changes_no_bit(name: str, monkeypatch: pytest.MonkeyPatch
     """One text after another, where all of them have no room at once."""
     _, packed = both(name)
     pairs = [(source, text) for source, text in zip(SOURCES, TEXTS, strict=True) if text]
-    whole = CpuReader(packed).score_texts(SOURCES, ENDED), CpuReader(packed).attention_weights(pairs)
+    whole = (
+        CpuReader(packed).score_texts(SOURCES, ENDED),
+        CpuReader(packed).attention_weights(pairs),
+    )
     monkeypatch.setattr("bytenmt.decoding.cpu.reader.CELLS", 1)
-    parts = CpuReader(packed).score_texts(SOURCES, ENDED), CpuReader(packed).attention_weights(pairs)
+    parts = (
+        CpuReader(packed).score_texts(SOURCES, ENDED),
+        CpuReader(packed).attention_weights(pairs),
+    )
     for one, other in zip(whole[0], parts[0], strict=True):
         assert np.array_equal(one.log_p, other.log_p) and np.array_equal(one.rank, other.rank)
     for layers, others in zip(whole[1], parts[1], strict=True):
@@ -84,9 +96,14 @@ def test_a_stream_costs_what_it_costs_in_pytorch(name: str) -> None:
     for size in (1, 100, 1024):
         stream = CpuReader(packed).open_stream()
         parts = [stream.read(STREAM[at : at + size]) for at in range(0, len(STREAM), size)]
-        actual = Reading(np.concatenate([p.log_p for p in parts]), np.concatenate([p.rank for p in parts]))
+        actual = Reading(
+            np.concatenate([p.log_p for p in parts]), np.concatenate([p.rank for p in parts])
+        )
         check_equal([actual], [whole])
-    check_equal(CpuReader(packed).score_texts(None, ENDED), TorchReader(models, CPU).score_texts(None, ENDED))
+    check_equal(
+        CpuReader(packed).score_texts(None, ENDED),
+        TorchReader(models, CPU).score_texts(None, ENDED),
+    )
 
 
 @pytest.mark.parametrize("names", [("bahdanau", "convs2s"), ("bytenet", "convs2s")])
@@ -97,7 +114,9 @@ def test_several_models_decide_together(names: tuple[str, str]) -> None:
     check_equal(CpuReader(packed).score_texts(SOURCES, ENDED), together)
     each = [TorchReader([model], CPU).score_texts(SOURCES, ENDED) for model in models]
     for one, other, mean in zip(*each, together, strict=True):
-        assert np.allclose(np.exp(mean.log_p), (np.exp(one.log_p) + np.exp(other.log_p)) / 2, rtol=1e-5)
+        assert np.allclose(
+            np.exp(mean.log_p), (np.exp(one.log_p) + np.exp(other.log_p)) / 2, rtol=1e-5
+        )
 
 
 ATTENTIVE = [name for name in WITH_SOURCE if hasattr(build(VARIANTS[name]), "forward_aligned")]
@@ -116,8 +135,23 @@ def test_attention_goes_where_it_goes_in_pytorch(name: str) -> None:
 
 
 WITH_ALL_KERNELS = [
-    *("seq2seq", "seq2seq-every-step", "seq2seq-lstm", "bahdanau", "luong", "luong-concat", "luong-local-p"),
-    *("luong-inside", "luong-twice", "luong-local-m", "bytenet", "bytenet-add", "bytenet-multiplicative"),
+    *(
+        "seq2seq",
+        "seq2seq-every-step",
+        "seq2seq-lstm",
+        "bahdanau",
+        "luong",
+        "luong-concat",
+        "luong-local-p",
+    ),
+    *(
+        "luong-inside",
+        "luong-twice",
+        "luong-local-m",
+        "bytenet",
+        "bytenet-add",
+        "bytenet-multiplicative",
+    ),
     *("recurrent-bytenet-both", "convs2s", "convs2s-ngrams", "convs2s-pooling", "convs2s-conv"),
     *("convs2s-ngrams-alone", "seq2seq-ngrams-alone", "luong-alone"),
 ]
@@ -130,7 +164,9 @@ def test_kernels_in_numpy_read_the_same(name: str) -> None:
     _, packed = both(name)
     texts = [text[-40:] for text in ENDED[:6]]  # NumPy takes a step for each byte
     sources = SOURCES[:6] if name in WITH_SOURCE else None
-    pairs = [(source, text[:-1]) for source, text in zip(SOURCES[:6], texts, strict=True) if text[:-1]]
+    pairs = [
+        (source, text[:-1]) for source, text in zip(SOURCES[:6], texts, strict=True) if text[:-1]
+    ]
     reader = CpuReader(packed)
 
     def read() -> tuple[list[Reading], list[dict[int, np.ndarray]]]:

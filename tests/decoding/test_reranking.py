@@ -38,8 +38,11 @@ def source_log_probability(run: Path, text: bytes, source: bytes) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("length_penalty", [1.0, 0.4])
-def test_scores_of_both_directions_are_added(there: Path, back: Path, length_penalty: float) -> None:
-    """The hypotheses are those of the search, in the order of the sums, of which n_best are returned."""
+def test_scores_of_both_directions_are_added(
+    there: Path, back: Path, length_penalty: float
+) -> None:
+    """The hypotheses are those of the search, in the order of the sums, of which n_best are
+    returned."""
     search = {**SEARCH, "beam": 5, "length_penalty": length_penalty}
     plain = Translator.load(there, n_best=5, **search)
     ranked = Translator.load(there, n_best=3, reverse=back, **search)
@@ -50,12 +53,17 @@ def test_scores_of_both_directions_are_added(there: Path, back: Path, length_pen
             continue
         scale = 0.3 / (len(line) + 1) ** length_penalty
         expected = sorted(
-            (one.score + scale * source_log_probability(back, one.text.encode(), line.encode()), one.text)
+            (
+                one.score + scale * source_log_probability(back, one.text.encode(), line.encode()),
+                one.text,
+            )
             for one in before
         )[::-1]
         n_moved += expected[0][1] != before[0].text
         assert [one.text for one in after] == [text for _, text in expected[:3]]
-        assert [one.score for one in after] == pytest.approx([score for score, _ in expected[:3]], abs=1e-5)
+        assert [one.score for one in after] == pytest.approx(
+            [score for score, _ in expected[:3]], abs=1e-5
+        )
         of_search = {one.text: one.log_probability for one in before}
         assert all(one.log_probability == of_search[one.text] for one in after)
     assert n_moved, "no hypothesis has changed its place: the test shows nothing"
@@ -81,7 +89,14 @@ def test_what_reranking_needs(there: Path, back: Path, tmp_path: Path) -> None:
 
 def test_a_server_ranks_by_the_model_of_the_opposite_direction(there: Path, back: Path) -> None:
     lines = [line for line in LINES if line]
-    search = {"beam": 4, "max_len_a": 1.0, "max_len_b": 3, "reverse": True, "keep": "", "glossary": ()}
+    search = {
+        "beam": 4,
+        "max_len_a": 1.0,
+        "max_len_b": 3,
+        "reverse": True,
+        "keep": "",
+        "glossary": (),
+    }
     pairs = [f"ko-en={there}", f"en-ko={back}"]
     decoding = {**search, "precision": AUTO, "threads": 1}
     models = load_models(pairs, decoding, SILENT)

@@ -35,8 +35,8 @@ uniform_compiled = from_python(uniform)
 
 
 def test_splitmix64_as_published() -> None:
-    """The first numbers from seed 0, as its authors' C code prints them, of our generator and of the
-    reference, to which the plan of an epoch is held as well."""
+    """The first numbers from seed 0, as its authors' C code prints them, of our generator and of
+    the reference, to which the plan of an epoch is held as well."""
     published = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
     reference = splitmix(0)
     for k, number in enumerate(published):
@@ -61,8 +61,9 @@ SHAPES = [
 @pytest.mark.slow
 @given(seed=st.integers(0, 10_000), options=st.sampled_from(SHAPES), n_allowed=st.integers(1, 256))
 def test_a_draw_is_the_naive_one(seed: int, options: Options, n_allowed: int) -> None:
-    """The first byte, in their order, at which the running sum exceeds its share of the total; of equal bytes
-    the lower ones are kept, and at both ends of the range none that is not allowed is drawn."""
+    """The first byte, in their order, at which the running sum exceeds its share of the total; of
+    equal bytes the lower ones are kept, and at both ends of the range none that is not allowed is
+    drawn."""
     log_p, draw = random_distribution(seed, peak=2.0, grain=0.5)(b""), np.random.default_rng(seed)
     log_p[draw.permutation(256)[n_allowed:]] = -np.inf
     params = SearchParams.from_options(options)
@@ -86,16 +87,18 @@ def test_a_draw_is_the_naive_one(seed: int, options: Options, n_allowed: int) ->
 def test_sampled_texts_are_the_naive_ones(
     seed: int, beam: int, shape: Options, prefix: bytes, more: int | bytes
 ) -> None:
-    """Byte for byte and score for score, each text by its own draws, whatever stands beside it; sorted by
-    score.
+    """Byte for byte and score for score, each text by its own draws, whatever stands beside it;
+    sorted by score.
 
-    more: characters that do not repeat, or sentinels, of which the likeliest pending one is drawn with EOS's
-    probability where that is higher.
+    more: characters that do not repeat, or sentinels, of which the likeliest pending one is drawn
+    with EOS's probability where that is higher.
     """
     rule, n = (Sentinels(more), 0) if isinstance(more, bytes) else (NO_SENTINELS, more)
     options = replace(shape, beam=beam, n_best=beam, seed=seed << 53, no_repeat_ngram_size=n)
     letters = few_bytes(seed, "ab é한환".encode() + rule.bytes, end=-2.0, floor=-30.0)
-    distributions = [float32(one) for one in (random_distribution(seed, peak=2.0, end=4.0), letters)]
+    distributions = [
+        float32(one) for one in (random_distribution(seed, peak=2.0, end=4.0), letters)
+    ]
     requests = [Request(b"%d" % (i % 2) + rule.bytes, 14, prefix, number=9 - i) for i in range(3)]
     results = run(TorchEngine([FakeDecoder(distributions)], options, 2, CPU), requests)
     for i, hypotheses in enumerate(results):
@@ -114,7 +117,11 @@ def test_sampled_texts_are_the_naive_ones(
 
 @pytest.mark.slow
 @settings(max_examples=100)
-@given(text=st.text(st.sampled_from("ab é한환👍👎"), max_size=25), n=st.integers(1, 5), cut=st.integers(0, 3))
+@given(
+    text=st.text(st.sampled_from("ab é한환👍👎"), max_size=25),
+    n=st.integers(1, 5),
+    cut=st.integers(0, 3),
+)
 def test_blocked_bytes_are_those_that_repeat(text: str, n: int, cut: int) -> None:
     data = text.encode()
     data = data[: max(0, len(data) - cut)]

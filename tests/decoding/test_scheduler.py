@@ -28,13 +28,15 @@ def test_clients_take_turns() -> None:
         found.update(asked.step())
     assert texts(admitted) == [b"a1", b"b1", b"a2", b"b2", b"a3", b"a4"]
     assert {number: hypotheses[0].text for number, hypotheses in found.items()} == {
-        number: text.upper() + b"0" for number, text in enumerate((b"a1", b"a2", b"a3", b"a4", b"b1", b"b2"))
+        number: text.upper() + b"0"
+        for number, text in enumerate((b"a1", b"a2", b"a3", b"a4", b"b1", b"b2"))
     }
 
 
 @pytest.mark.parametrize("has_clients", [False, True])
 def test_jobs_take_turns(has_clients: bool) -> None:
-    """A short one waits for no long one: of one client, and of clients where there are more than slots."""
+    """A short one waits for no long one: of one client, and of clients where there are more than
+    slots."""
     asked, admitted = scheduler(1)
     for job in "abc":
         for number in range(3):
@@ -43,7 +45,18 @@ def test_jobs_take_turns(has_clients: bool) -> None:
     asked.submit(Request(b"short", 9), "d", "d" if has_clients else None)
     while asked.busy:
         asked.step()
-    assert texts(admitted) == [b"a0", b"b0", b"c0", b"a1", b"short", b"b1", b"c1", b"a2", b"b2", b"c2"]
+    assert texts(admitted) == [
+        b"a0",
+        b"b0",
+        b"c0",
+        b"a1",
+        b"short",
+        b"b1",
+        b"c1",
+        b"a2",
+        b"b2",
+        b"c2",
+    ]
 
 
 def test_who_has_left_gives_its_places_back() -> None:
@@ -60,8 +73,8 @@ def test_who_has_left_gives_its_places_back() -> None:
 
 
 def test_no_client_has_all_places_while_another_is_there() -> None:
-    """One whose sentences never end leaves half of them to a client that comes later, and that one does not
-    wait until a quarter of the places is free; a client that is alone has them all."""
+    """One whose sentences never end leaves half of them to a client that comes later, and that one
+    does not wait until a quarter of the places is free; a client that is alone has them all."""
     asked, admitted = scheduler(8)
     for number in range(20):
         asked.submit(Request(b"x" * (900 + number), 2000), number, "many")
@@ -72,7 +85,9 @@ def test_no_client_has_all_places_while_another_is_there() -> None:
         asked.submit(Request(b"y", 9), number, "few")
     asked.step(1)
     few = [request for request in admitted[-1] if request.source == b"y"]
-    assert len(admitted[-1]) == 5 and len(few) == 4  # half of the places, and one for who has fewer than half
+    assert (
+        len(admitted[-1]) == 5 and len(few) == 4
+    )  # half of the places, and one for who has fewer than half
     while b"y" in [request.source for request in admitted[-1]]:
         asked.step()
     assert sum(request.source == b"y" for batch in admitted for request in batch) == 5

@@ -1,4 +1,5 @@
-"""The search held against what shares nothing with it: every text there is, and a search in plain lists."""
+"""The search held against what shares nothing with it: every text there is, and a search in plain
+lists."""
 
 import numpy as np
 import pytest
@@ -66,7 +67,10 @@ def test_a_wide_beam_finds_the_best_of_all(
 ) -> None:
     """A beam with room for every text of a few bytes finds the n best of them, best first."""
     letters, limits = "abé".encode(), (4, 3)
-    models = [[few_bytes(10 * k + i, letters + rule.bytes, end) for i in range(2)] for k in range(n_models)]
+    models = [
+        [few_bytes(10 * k + i, letters + rule.bytes, end) for i in range(2)]
+        for k in range(n_models)
+    ]
     options = Options(beam=100, n_best=n_best, length_penalty=length_penalty)
     engine = TorchEngine([FakeDecoder(model) for model in models], options, 3, CPU)
     results = run(engine, [request(rule, limit, prefix, i) for i, limit in enumerate(limits)])
@@ -78,10 +82,15 @@ def test_a_wide_beam_finds_the_best_of_all(
 
         texts = everything(mean, letters + rule.bytes, limits[i], prefix, rule)
         assert i or len(texts) == n_texts
-        scores = {text: ranking / (len(text) + 1) ** length_penalty for text, (ranking, _) in texts.items()}
+        scores = {
+            text: ranking / (len(text) + 1) ** length_penalty
+            for text, (ranking, _) in texts.items()
+        }
         best = sorted(scores, key=lambda text: -scores[text])[:n_best]
         assert [one.text for one in found] == best
-        assert [one.score for one in found] == pytest.approx([scores[text] for text in best], abs=1e-5)
+        assert [one.score for one in found] == pytest.approx(
+            [scores[text] for text in best], abs=1e-5
+        )
         assert [one.log_probability for one in found] == pytest.approx(
             [texts[text][1] for text in best], abs=1e-5
         )
@@ -92,7 +101,9 @@ def rules(draw: st.DrawFn) -> Sentinels:
     """Up to four of the eight sentinels in any order, and pairs that do not contradict each other."""
     some = bytes(draw(st.lists(st.sampled_from(SENTINELS), max_size=4, unique=True)))
     pairs = (
-        draw(st.lists(st.tuples(st.sampled_from(some), st.sampled_from(some)), max_size=3)) if some else []
+        draw(st.lists(st.tuples(st.sampled_from(some), st.sampled_from(some)), max_size=3))
+        if some
+        else []
     )
     return Sentinels(some, tuple({(a, b) for a, b in pairs if some.index(a) < some.index(b)}))
 
@@ -117,7 +128,9 @@ CONTROLS = bytes(range(0x20)) + b"\x7f\xc2\x80\x85\x9b\x9f\xa0"
     n_written=st.integers(0, 2),
     length_penalty=st.sampled_from([0.0, 0.5, 1.0, 1.7]),
 )
-@example(1, LETTERS, NO_SENTINELS, 0, 150, 2, 2, -30.0, 0.0, "", 0, 1.0)  # what eight bits do not hold
+@example(
+    1, LETTERS, NO_SENTINELS, 0, 150, 2, 2, -30.0, 0.0, "", 0, 1.0
+)  # what eight bits do not hold
 def test_it_is_the_search_in_plain_lists(
     seed: int,
     alphabet: bytes,
@@ -132,18 +145,23 @@ def test_it_is_the_search_in_plain_lists(
     n_written: int,
     length_penalty: float,
 ) -> None:
-    """Texts are the same in their order, with the model's own log-probabilities: where candidates are equal,
-    where the limit has no room for more than the sentinels, where the prefix has some of them, where n
-    characters would come again, and where the model would write control characters. Beam 1 takes the most
-    likely byte and stops when that is EOS, even if another text has a higher score."""
+    """Texts are the same in their order, with the model's own log-probabilities: where candidates
+    are equal, where the limit has no room for more than the sentinels, where the prefix has some of
+    them, where n characters would come again, and where the model would write control characters.
+    Beam 1 takes the most likely byte and stops when that is EOS, even if another text has a higher
+    score."""
     log_p = float32(random_distribution(seed, end=end, grain=grain))
     if n or alphabet:
         log_p = float32(few_bytes(seed, LETTERS if n else alphabet, min(end, -6.0), floor=-40.0))
         rule, limit = NO_SENTINELS, 2 * limit
     forced = prefix.encode() + rule.bytes[:n_written]
     n_best, limit = min(n_best, beam), max(limit, len(forced))
-    options = Options(beam=beam, n_best=n_best, length_penalty=length_penalty, no_repeat_ngram_size=n)
-    (found,) = run(TorchEngine([FakeDecoder([log_p])], options, 1, CPU), [request(rule, limit, forced)])
+    options = Options(
+        beam=beam, n_best=n_best, length_penalty=length_penalty, no_repeat_ngram_size=n
+    )
+    (found,) = run(
+        TorchEngine([FakeDecoder([log_p])], options, 1, CPU), [request(rule, limit, forced)]
+    )
     most = max(limit, len(forced) + len(rule.bytes))
     if beam == 1:
         expected = [naive_greedy(log_p, most, forced, n, rule)]
@@ -156,7 +174,8 @@ def test_it_is_the_search_in_plain_lists(
 
 
 def test_a_finished_hypothesis_has_the_mark_of_its_own_beam() -> None:
-    """Beam 1 takes beam 0's place in the step in which beam 0 ends, past the end that the model wished."""
+    """Beam 1 takes beam 0's place in the step in which beam 0 ends, past the end that the model
+    wished."""
     search, params = (
         SearchState.allocate(1, 2, 0, 60, 0),
         SearchParams.from_options(Options(beam=2, n_best=2)),
@@ -171,12 +190,15 @@ def test_a_finished_hypothesis_has_the_mark_of_its_own_beam() -> None:
         for row, of_bytes in enumerate(rows):
             search.log_p[row, list(of_bytes)] = list(of_bytes.values())
         search_step(search, params)
-    assert search.n_finished[0] == 1 and search.finished_past_end[0, 0] and not search.past_end[0, 0]
+    assert (
+        search.n_finished[0] == 1 and search.finished_past_end[0, 0] and not search.past_end[0, 0]
+    )
 
 
 @pytest.mark.slow
 def test_blocking_never_empties_the_choice() -> None:
-    """Two bytes begin 64 characters each: when all are used up, inside the next one the ban is dropped."""
+    """Two bytes begin 64 characters each: when all are used up, inside the next one the ban is
+    dropped."""
     full = random_distribution(3, end=-200.0)
 
     def log_p(prefix: bytes) -> np.ndarray:
@@ -185,7 +207,9 @@ def test_blocking_never_empties_the_choice() -> None:
         return logits_to_log_p(logits)
 
     rounded, options = float32(log_p), Options(no_repeat_ngram_size=1)
-    ((found,),) = run(TorchEngine([FakeDecoder([rounded])], options, 1, CPU), [request(NO_SENTINELS, 140)])
+    ((found,),) = run(
+        TorchEngine([FakeDecoder([rounded])], options, 1, CPU), [request(NO_SENTINELS, 140)]
+    )
     text, total = naive_greedy(rounded, 140, n=1)
     assert found.text == text and found.log_probability == pytest.approx(total, abs=1e-9)
     characters = text.decode()
@@ -214,8 +238,8 @@ def test_beam_search_does_not_wait_for_an_unlikely_text_of_endless_likely_bytes(
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [Options(), Options(beam=2)])
 def test_a_long_sentence_does_not_hold_up_short_ones(options: Options) -> None:
-    """Waiting sentences take the places of those that are done, while a long one goes on; what it and they
-    yield is what each yields alone; done rows leave the batch."""
+    """Waiting sentences take the places of those that are done, while a long one goes on; what it
+    and they yield is what each yields alone; done rows leave the batch."""
     never, soon = random_distribution(1, end=-1000.0), random_distribution(2, end=8.0)
     decoder = FakeDecoder([never if i == 1 else soon for i in range(30)])
     requests = [Request(str(i).encode(), 300 if i == 1 else 30) for i in range(30)]

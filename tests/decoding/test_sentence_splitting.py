@@ -15,7 +15,9 @@ from bytenmt.decoding.line_batch import Chunk, join_hypotheses
 from bytenmt.decoding.loading import LoadedRun, Runtime, runtime_from_models
 
 EN = ("en",)
-HARD_LINES = Path(__file__).parents[1] / "files" / "hard_sentences.tsv"  # a bar where a sentence ends
+HARD_LINES = (
+    Path(__file__).parents[1] / "files" / "hard_sentences.tsv"
+)  # a bar where a sentence ends
 
 
 @pytest.mark.parametrize("language", ["en", "de", "ko"])
@@ -37,12 +39,17 @@ def test_an_unknown_language_has_the_boundaries_of_all() -> None:
     for one in ("Am 12. August war J. Bach da.", "It costs 3.50 in U.S. Dollars.", "Wait... what?"):
         assert sentence_ends(one) == []
     assert sentence_ends("今日は。明日も。") == [4] and sentence_ends("Wirklich? »Ja.«") == [9]
-    assert sentence_ends("No end", ["en"]) == sentence_ends("", ["en"]) == sentence_ends("One.", ["en"]) == []
+    assert (
+        sentence_ends("No end", ["en"])
+        == sentence_ends("", ["en"])
+        == sentence_ends("One.", ["en"])
+        == []
+    )
 
 
 def test_sentences_are_translated_one_by_one() -> None:
-    """The prefix begins the first; white space stays, also at both ends; equal sentences are one request,
-    long ones are cut as well, and a line that is not split keeps its signs."""
+    """The prefix begins the first; white space stays, also at both ends; equal sentences are one
+    request, long ones are cut as well, and a line that is not split keeps its signs."""
     admitted: list[list[Request]] = []
     translator = made_up_translator(admitted, EN, prefix="so: ")
     assert translator.translate("  One.\tTwo.  One. Two. ") == "  so: ONE.0\tTWO.0  ONE.0 TWO.0 "
@@ -80,14 +87,17 @@ def test_sentences_are_translated_one_by_one() -> None:
     ],
 )
 def test_repeated_signs_are_copied(line: str, expected: str) -> None:
-    """So are lines of signs alone; addresses and kept spans are not cut. 0: where the model is asked."""
+    """So are lines of signs alone; addresses and kept spans are not cut. 0: where the model is
+    asked."""
     assert made_up_translator(languages=EN, keep=("placeholders",)).translate(line) == expected
 
 
 def test_n_best_join_those_of_equal_rank() -> None:
     """The last one of a chunk stands for those that are missing, as of one that is copied."""
     chunks = [Chunk(b"-", b" ", b"-"), Chunk(b"x", b"  ", b"x"), Chunk(b"x", b" ", b"x")]
-    of_chunks = [[Hypothesis(b"%c" % byte, -1.0, -1.0) for byte in texts] for texts in (b"-", b"abc", b"AB")]
+    of_chunks = [
+        [Hypothesis(b"%c" % byte, -1.0, -1.0) for byte in texts] for texts in (b"-", b"abc", b"AB")
+    ]
     joined = join_hypotheses(chunks, of_chunks, 0.5)
     assert [one.text for one in joined] == [b"- a  A ", b"- b  B ", b"- c  B "]
     assert joined[0].log_probability == -3.0 and joined[0].score == -3.0 / 8**0.5
@@ -110,7 +120,9 @@ def runtime(**facts: Any) -> Runtime:
 def test_auto_follows_the_training_text(facts: dict[str, Any], is_split: bool) -> None:
     one = runtime(**facts)
     assert bool(one.sentence_languages("auto")) == is_split
-    assert one.sentence_languages("always") == ("en", "de") and one.sentence_languages("never") == ()
+    assert (
+        one.sentence_languages("always") == ("en", "de") and one.sentence_languages("never") == ()
+    )
 
 
 def test_the_language_is_that_of_the_training_files() -> None:

@@ -1,5 +1,5 @@
-"""Thread teams: every thread takes part, failures reach the caller, the number of threads adapts and is
-bounded."""
+"""Thread teams: every thread takes part, failures reach the caller, the number of threads adapts
+and is bounded."""
 
 import subprocess
 import sys
@@ -31,7 +31,8 @@ def meet_twice(counters: int, n_threads: int) -> bool:
 @pytest.mark.parametrize("failing", [0, 1, 2])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, BytenmtError("a sentence")])
 def test_an_error_on_any_thread_reaches_the_caller(failing: int, error: Any) -> None:
-    """The others leave the barrier at which they wait for the one that failed, and the team goes on."""
+    """The others leave the barrier at which they wait for the one that failed, and the team goes
+    on."""
     team = ThreadTeam(3)
     passed: list[bool] = []
 
@@ -50,9 +51,11 @@ def test_an_error_on_any_thread_reaches_the_caller(failing: int, error: Any) -> 
 
 
 @pytest.mark.parametrize("method", ["_buffers", "_thread_context"])
-def test_an_engine_raises_what_its_other_thread_raises(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error in another thread is raised instead of waiting forever; the next engine on the same threads
-    works.
+def test_an_engine_raises_what_its_other_thread_raises(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error in another thread is raised instead of waiting forever; the next engine on the same
+    threads works.
     """
     of, requests, here = packed(model("bytenet")), some_requests(5), threading.get_ident()
     expected = run(NumbaEngine([of], Options(), 3), requests)
@@ -75,8 +78,8 @@ def n_workers() -> int:
 
 
 def test_threads_are_shared_by_all_teams_and_callers() -> None:
-    """Sixty teams used by eight Python threads at once: no more threads than one team asks for; who finds
-    them in use runs alone."""
+    """Sixty teams used by eight Python threads at once: no more threads than one team asks for; who
+    finds them in use runs alone."""
     thread_team._renew()
     before, sizes = n_workers(), list[int]()
 
@@ -121,12 +124,17 @@ os._exit(said[0] != said[1])
 
 @pytest.mark.slow
 def test_a_forked_child_has_threads() -> None:
-    """For training kernels, a team and a translator that was used before, as in a server that preloads it."""
-    done = subprocess.run([sys.executable, "-c", PRELOADED], cwd=ROOT, capture_output=True, text=True)
+    """For training kernels, a team and a translator that was used before, as in a server that
+    preloads it."""
+    done = subprocess.run(
+        [sys.executable, "-c", PRELOADED], cwd=ROOT, capture_output=True, text=True
+    )
     assert done.returncode == 0, (done.returncode, done.stderr)
 
 
-def clock(monkeypatch: pytest.MonkeyPatch, of: ThreadTeam, seconds: dict[int, float]) -> Iterator[int]:
+def clock(
+    monkeypatch: pytest.MonkeyPatch, of: ThreadTeam, seconds: dict[int, float]
+) -> Iterator[int]:
     """Calls that take seconds[threads] by a made-up clock; yields the size of each call."""
     now = 0.0
     monkeypatch.setattr(thread_team, "perf_counter", lambda: now)
@@ -144,8 +152,8 @@ def clock(monkeypatch: pytest.MonkeyPatch, of: ThreadTeam, seconds: dict[int, fl
 
 
 def test_it_stays_with_what_is_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few calls are made the other way, fewer and fewer; after a call of twice the usual time, as where
-    the cores are wanted elsewhere, it compares at once."""
+    """Few calls are made the other way, fewer and fewer; after a call of twice the usual time, as
+    where the cores are wanted elsewhere, it compares at once."""
     seconds = {2: 1.0, 1: 1.9}
     calls = clock(monkeypatch, ThreadTeam(2), seconds)
     sizes = [next(calls) for _ in range(300)]
@@ -157,7 +165,9 @@ def test_it_stays_with_what_is_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("n_given", [0, 1])
-def test_threads_that_the_system_does_not_give(n_given: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_the_system_does_not_give(
+    n_given: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each call is executed by its own thread then, once and whole."""
     start, left = threading.Thread.start, [n_given]
 

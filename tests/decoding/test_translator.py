@@ -31,13 +31,17 @@ def test_order_is_kept() -> None:
     draw = random.Random(5)
     lines = ["".join(draw.choices("abcdefgh", k=draw.randrange(1, 40))) for _ in range(40)]
     for max_tokens in (1, 150, 10_000):
-        assert made_up(max_tokens=max_tokens).translate(lines) == [line.upper() + "0" for line in lines]
+        assert made_up(max_tokens=max_tokens).translate(lines) == [
+            line.upper() + "0" for line in lines
+        ]
 
 
 @given(st.lists(st.integers(0, 900), max_size=60), st.integers(1, 5000), st.integers(1, 3))
-def test_sentences_side_by_side_are_under_the_budget(lengths: list[int], max_tokens: int, beam: int) -> None:
-    """Each request once, longest first; more than the budget only alone; half the budget is used where
-    there are enough."""
+def test_sentences_side_by_side_are_under_the_budget(
+    lengths: list[int], max_tokens: int, beam: int
+) -> None:
+    """Each request once, longest first; more than the budget only alone; half the budget is used
+    where there are enough."""
     requests = [Request(b"x" * length, 9, number=index) for index, length in enumerate(lengths)]
     translator = made_up(beam=beam, max_tokens=max_tokens)
     classes = [
@@ -77,7 +81,9 @@ def test_chunks_make_the_line(text: str, limit: int) -> None:
 
 def test_a_long_line_is_the_join_of_its_pieces() -> None:
     translator = make(max_source_bytes=10)
-    first, second, third, fourth = translator.translate([b"one two", b"three", b"abcdefghij", b"kl"])
+    first, second, third, fourth = translator.translate(
+        [b"one two", b"three", b"abcdefghij", b"kl"]
+    )
     assert translator.translate([b"one two three"]) == [first + b" " + second]
     assert translator.translate([b"three abcdefghijkl"]) == [second + b" " + third + fourth]
     assert made_up(max_source_bytes=10).translate([b"abcdefghij "]) == [b"ABCDEFGHIJ0 "]
@@ -88,7 +94,9 @@ def test_the_output_limit(factor: float, offset: int) -> None:
     """At most a * |source| + b bytes, EOS of the source not counted; reached by some line."""
     lines = [bytes([byte]) * n for byte in b"abcde" for n in (1, 6, 11)]
     found = make(max_len_a=factor, max_len_b=offset).translate(lines)
-    slack = [int(factor * len(s)) + offset - len(text) for s, text in zip(lines, found, strict=True)]
+    slack = [
+        int(factor * len(s)) + offset - len(text) for s, text in zip(lines, found, strict=True)
+    ]
     assert min(slack) == 0
 
 
@@ -133,7 +141,9 @@ def test_draws_follow_the_number_of_the_line() -> None:
     assert len({hypothesis.text for hypothesis in whole[:4]}) == 4
     halves = translator.translate_lines(lines[:2]) + translator.translate_lines(lines[2:], first=2)
     assert [result.best.text for result in halves] == [hypothesis.text for hypothesis in whole]
-    chunks = made_up(sample=True, max_source_bytes=4).translate_lines([b"same same"])[0].chunk_hypotheses
+    chunks = (
+        made_up(sample=True, max_source_bytes=4).translate_lines([b"same same"])[0].chunk_hypotheses
+    )
     assert chunks[0][0].text != chunks[1][0].text
 
 
@@ -146,7 +156,9 @@ def test_the_prefix_begins_the_first_piece_alone() -> None:
         "so: ABCDE0 FGHIJ0",
     ]
     for arch in ARCHITECTURES:
-        assert all(text.startswith("é") for text in make(arch, prefix="é").translate(["one", "two three"]))
+        assert all(
+            text.startswith("é") for text in make(arch, prefix="é").translate(["one", "two three"])
+        )
 
 
 def test_an_engine_is_used_again_unless_it_was_broken_off() -> None:
@@ -200,7 +212,9 @@ def test_runs_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     file = "luong/last.safetensors"
     alone = Translator.load("luong", engine="torch", **SHORT).translate(["one", "two"])
     assert Translator.load(Path(file), engine="torch", **SHORT).translate(["one", "two"]) == alone
-    both = Translator.load("luong", "bytenet", engine="torch", beam=2, n_best=2, prefix="é", **SHORT)
+    both = Translator.load(
+        "luong", "bytenet", engine="torch", beam=2, n_best=2, prefix="é", **SHORT
+    )
     assert (both.settings.max_source_bytes, both.settings.prefix, both.options) == (
         30,
         "é".encode(),

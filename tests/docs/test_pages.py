@@ -55,7 +55,8 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def shell_script(commands: list[Command], port: int) -> str:
-    """Return a script that runs commands one after another, each with its output and exit code in files."""
+    """Return a script that runs commands one after another, each with its output and exit code in
+    files."""
     parts = ["set -o pipefail"]
     for number, command in enumerate(commands):
         line = command.line.replace(f":{PORT}", f":{port}")
@@ -96,7 +97,9 @@ def test_the_commands_of_a_page_print_what_it_says(page: Path, programs: Path, c
 def python_examples(page: Path) -> str:
     """Return the doctests of a page, which follow one another."""
     return "".join(
-        block.text for block in guide_pages.blocks(page) if block.info == "python" and ">>>" in block.text
+        block.text
+        for block in guide_pages.blocks(page)
+        if block.info == "python" and ">>>" in block.text
     )
 
 
@@ -189,7 +192,9 @@ def test_files_that_pages_name_exist() -> None:
 @pytest.mark.slow
 def test_docstrings_name_files_that_are_there() -> None:
     """A module that a docstring names has not been renamed or deleted."""
-    files = [path for folder in ("bytenmt", "tools", "tests") for path in (ROOT / folder).rglob("*.py")]
+    files = [
+        path for folder in ("bytenmt", "tools", "tests") for path in (ROOT / folder).rglob("*.py")
+    ]
     names = {path.name for path in files}
     kinds = ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef
     for path in files:

@@ -34,7 +34,9 @@ def restored(text: str, translation: str) -> str:
     pieces = split_unit(parts(text))
     assert sum(isinstance(piece, UnitLine) for piece in pieces) == 1
     return to_markup(
-        part for one in pieces for part in (one.restore((translation,)) if isinstance(one, UnitLine) else one)
+        part
+        for one in pieces
+        for part in (one.restore((translation,)) if isinstance(one, UnitLine) else one)
     )
 
 
@@ -93,12 +95,15 @@ def test_names_are_codes() -> None:
     (line,) = (one for one in split_unit(("McAfee and GitHub, PATH",)) if isinstance(one, UnitLine))
     assert line.parts == (Code("McAfee"), " and ", Code("GitHub"), ", PATH")
     assert to_markup(line.restore((Code("GitHub"), " und ", Code("McAfee")))) == "GitHub und McAfee"
-    (chunk,) = split_line((*line.parts, Code("<1/>")), 99)  # of a model without sentinels they are text
+    (chunk,) = split_line(
+        (*line.parts, Code("<1/>")), 99
+    )  # of a model without sentinels they are text
     assert chunk.source == b"McAfee and GitHub, PATH"
 
 
 def test_a_pair_around_kept_text_is_one_code() -> None:
-    """A link whose text is its address; codes are numbered, so that lines with other attributes are one."""
+    """A link whose text is its address; codes are numbered, so that lines with other attributes are
+    one."""
     text = "See <a>https://x.org</a> or <b>it</b> <i>5</i> <b>me</b>."
     (line,) = (one for one in split_unit(parts(text)) if isinstance(one, UnitLine))
     assert to_markup(line.parts) == "See <1/> or <2>it</2> <4/> <5>me</5>."
@@ -137,12 +142,15 @@ def test_a_pair_around_kept_text_is_one_code() -> None:
         ("&New file", "neue Datei", "&neue Datei"),
     ],
 )  # fmt: skip
-def test_ends_and_shortcuts_are_those_of_the_source(text: str, translation: str, expected: str) -> None:
+def test_ends_and_shortcuts_are_those_of_the_source(
+    text: str, translation: str, expected: str
+) -> None:
     assert restored(text, translation) == expected
 
 
 @pytest.mark.parametrize(
-    "text", ["AT&T", "R&D costs", "a && b", "Fish &amp; Chips", "my_name", "A & B", "MY_NAME", "a_b_c"]
+    "text",
+    ["AT&T", "R&D costs", "a && b", "Fish &amp; Chips", "my_name", "A & B", "MY_NAME", "a_b_c"],
 )
 def test_what_is_no_shortcut_stays(text: str) -> None:
     assert not any(one.shortcut for one in split_unit(parts(text)) if isinstance(one, UnitLine))
@@ -158,7 +166,10 @@ B, END_B, C, END_C = Code("<b>", 0, True), Code("</b>", 0), Code("<i>", 1, True)
     [
         ("a.po", f'msgid "{FORMS}"\nmsgstr ""\n'),
         ("a.po", 'msgid "{sex, select, male {his} other {their}} file"\nmsgstr ""\n'),
-        ("a.json", json.dumps({"a": FORMS, "b": "the {n, selectordinal, one {#st} other {#th}} file"})),
+        (
+            "a.json",
+            json.dumps({"a": FORMS, "b": "the {n, selectordinal, one {#st} other {#th}} file"}),
+        ),
         ("a.properties", f"a = {FORMS}\nb = {{0,choice,0#no files|1#one file}}\n"),
         ("a.html", f"<p>A {FORMS}</p>"),
         ("a.md", f"A *new* {FORMS}\n"),
@@ -199,21 +210,29 @@ def test_pairs_are_nested_as_in_the_source(
         (("ein alter", ONE, END_ONE), "ein alter<b></b>", "check", "in the wrong place"),
     ],
 )
-def test_a_translation_is_judged(translation: CodedText, expected: str, level: str | None, why: str) -> None:
+def test_a_translation_is_judged(
+    translation: CodedText, expected: str, level: str | None, why: str
+) -> None:
     made, report = translated("a.html", "<p>an <b>old</b></p>", lambda _: translation)
     assert made.decode() == f"<p>{expected}</p>"
-    assert report.notes == [] if level is None else report.notes[0][1].startswith(f"to review: {level}")
+    assert (
+        report.notes == []
+        if level is None
+        else report.notes[0][1].startswith(f"to review: {level}")
+    )
     assert level is None or why in report.notes[0][1]
 
 
 def test_marks_of_markdown() -> None:
-    """Emphasis around nothing leaves none, a text behind a code is no beginning of a line, where a full stop
-    would be escaped, and keys that are pressed together are one code.
+    """Emphasis around nothing leaves none, a text behind a code is no beginning of a line, where a
+    full stop would be escaped, and keys that are pressed together are one code.
     """
     keys = "<kbd>A</kbd>+<kbd>B</kbd>"
     made, _ = translated("a.md", f"Press {keys} now.\n", lambda line: (*line[1::2], " jetzt."))
     assert made.decode() == f"{keys} jetzt.\n"
-    made, _ = translated("a.md", "The **safest way**.\n", lambda line: (*line[1::2], " der Weg_", "."))
+    made, _ = translated(
+        "a.md", "The **safest way**.\n", lambda line: (*line[1::2], " der Weg_", ".")
+    )
     assert made == b" der Weg_.\n"
     made, _ = translated("a.md", "[one](a) **two**\n", lambda line: ("*x* ", *line, "."))
     assert made == b"\\*x\\* [one](a) **two**.\n"

@@ -1,4 +1,5 @@
-"""Translation memories: what is found, what is exchanged, and how a document is translated with one."""
+"""Translation memories: what is found, what is exchanged, and how a document is translated with
+one."""
 
 import json
 from pathlib import Path
@@ -6,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from bytenmt.documents.memory import TranslationMemory
-from bytenmt.documents.translation import LineTranslation, TranslationReport, lines_to_translate, translate
+from bytenmt.documents.translation import (
+    LineTranslation,
+    TranslationReport,
+    lines_to_translate,
+    translate,
+)
 from bytenmt.documents.unit import to_markup
 from bytenmt.errors import DataError
 from bytenmt.sentinels import Code
@@ -88,7 +94,8 @@ def test_a_memory_without_pairs_is_refused(tmp_path: Path) -> None:
         TranslationMemory.from_file(path, PAIR)
     assert TranslationMemory.from_file(path).match(("one",)) == ("eins",)
     path.write_text(
-        path.read_text(encoding="utf-8").replace("Language: fr", "Language: German"), encoding="utf-8"
+        path.read_text(encoding="utf-8").replace("Language: fr", "Language: German"),
+        encoding="utf-8",
     )
     assert TranslationMemory.from_file(path, PAIR).match(("one",)) == ("eins",)
 
@@ -96,7 +103,9 @@ def test_a_memory_without_pairs_is_refused(tmp_path: Path) -> None:
 def with_memory(data: str, name: str, entries: TranslationMemory) -> tuple[str, TranslationReport]:
     """Return a document translated with a memory, and with capitals where that has nothing."""
     made = document(name, data)
-    lines = {line: LineTranslation(capitals(line)) for line in lines_to_translate(made, memory=entries)}
+    lines = {
+        line: LineTranslation(capitals(line)) for line in lines_to_translate(made, memory=entries)
+    }
     report = translate(made, lines, memory=entries)
     return made.dump().decode(), report
 
@@ -149,7 +158,9 @@ def test_a_form_added_to_a_fuzzy_entry_leaves_it_fuzzy() -> None:
 
 
 def test_what_lacks_a_placeholder_is_wrong() -> None:
-    text, report = with_memory(po_of(("", "Hello %s!", "")), "a.po", memory(("Hello {x}!", "Hallo!")))
+    text, report = with_memory(
+        po_of(("", "Hello %s!", "")), "a.po", memory(("Hello {x}!", "Hallo!"))
+    )
     assert text == "#, fuzzy\n" + po_of(("", "Hello %s!", "Hallo!"))
     assert report.notes[0][1].startswith("to review: wrong: a placeholder or tag is missing")
 
@@ -173,7 +184,9 @@ def test_each_plural_form_has_its_own_entry(tmp_path: Path) -> None:
 def test_the_entry_with_the_same_key_is_used(tmp_path: Path) -> None:
     entries = ("a", "Close", "Schließen"), ("b", "Close", "Nah"), ("c", "Open", "Offen")
     path = tmp_path / "a.xlf"
-    path.write_text(XLIFF.format("".join(UNIT.format(*entry) for entry in entries)), encoding="utf-8")
+    path.write_text(
+        XLIFF.format("".join(UNIT.format(*entry) for entry in entries)), encoding="utf-8"
+    )
     data = '{"a": "Close", "b": "Close",\n "d": "Close", "e": "Open"}'
     text, report = with_memory(data, "b.json", TranslationMemory.from_file(path))
     assert json.loads(text) == {"a": "Schließen", "b": "Nah", "d": "Nah", "e": "Offen"}
@@ -188,7 +201,9 @@ def test_codes_of_a_memory_match_those_of_other_formats(tmp_path: Path) -> None:
     )
     seg = '{} <bpt i="1">&lt;b&gt;</bpt>{}<ept i="1">&lt;/b&gt;</ept>'
     path = tmp_path / "a.tmx"
-    path.write_text(TMX.format(seg.format("very", "old"), seg.format("sehr", "alt")), encoding="utf-8")
+    path.write_text(
+        TMX.format(seg.format("very", "old"), seg.format("sehr", "alt")), encoding="utf-8"
+    )
     for name, data, expected in rows:
         text, report = with_memory(data, name, TranslationMemory.from_file(path, PAIR))
         assert expected in text and report.counts["from the memory"] == 1 and not report.notes
@@ -198,4 +213,6 @@ def test_an_icu_message_is_taken_if_it_is_the_same() -> None:
     source, german = "{n, plural, one {one} other {#}}", "{n, plural, one {eins} other {#}}"
     entries = memory((source, german), ("Has {n, plural, =2 {x}}", "Hat {n, plural, =2 {x}}"))
     strings = {"a": source, "b": "Has {n, plural, =3 {x}}"}
-    assert json.loads(with_memory(json.dumps(strings), "a.json", entries)[0]) == strings | {"a": german}
+    assert json.loads(with_memory(json.dumps(strings), "a.json", entries)[0]) == strings | {
+        "a": german
+    }

@@ -1,4 +1,5 @@
-"""Malformed files and Word documents, other encodings, which units count as translated, and languages."""
+"""Malformed files and Word documents, other encodings, which units count as translated, and
+languages."""
 
 import re
 from collections import Counter
@@ -28,7 +29,11 @@ WORD = pack((SAMPLES / "word.docx.in").read_text())
         ("a.tmx", "<xliff/>", "no <tmx> element"),
         ("a.po", PO + 'msgid "x"y"\nmsgstr ""\n', r"not po: .*line 33"),
         ("a.po", "x", "not po: "),
-        ("a.srt", "1\n0:0:1,0 --> 0:0:2,0\nx\n\n2\n0:0:3,0 ->\ny\n", "line 5: expected a number and times"),
+        (
+            "a.srt",
+            "1\n0:0:1,0 --> 0:0:2,0\nx\n\n2\n0:0:3,0 ->\ny\n",
+            "line 5: expected a number and times",
+        ),
         ("a.vtt", "1\n", "not WebVTT: "),
         ("a.json", '{"a": "b",\n "c" 1}', "not json: Expecting ':' delimiter: line 2 column 6"),
         ("a.json", "[" * 100_000, "not json: .*recursion"),
@@ -42,13 +47,21 @@ WORD = pack((SAMPLES / "word.docx.in").read_text())
         ("a.xml", "<string/>", "not android: Unsupported root"),
         ("a.docx", "PK", "not a .docx file"),
         ("a.docx", WORD[:200], "not a .docx file, or a damaged one"),
-        ("a.docx", WORD.replace(b"word/document", b"word/documenu", 1), "not a .docx file, or a damaged"),
+        (
+            "a.docx",
+            WORD.replace(b"word/document", b"word/documenu", 1),
+            "not a .docx file, or a damaged",
+        ),
         ("a.docx", pack(""), "an archive without a Word document"),
         ("a.docx", pack_body("<w:p>"), "not docx: .*mismatch"),
         ("a.csv", 'a,text,translation\n"c,d\n', "a quotation mark is wrong"),
         ("a.csv", f"a,{'x' * 1000}\n", f"text is not one of the columns a, {'x' * 50}"),
         ("a.csv", "a,text,translation\n1,2,3\n1\n", "row 3 has 1 columns, not 3 or more"),
-        ("a.txt", b"one\ntw\xe4o\n", "line 2: 0xE4 is not valid UTF-8: convert the file, such as by iconv"),
+        (
+            "a.txt",
+            b"one\ntw\xe4o\n",
+            "line 2: 0xE4 is not valid UTF-8: convert the file, such as by iconv",
+        ),
         ("a.po", PO.replace("UTF-8", "K" * 5000), f"unknown encoding {'K' * 60}: convert"),
         ("a.html", b'<meta charset="ascii">\xe4', "line 1: 0xE4 is not valid ASCII"),
         (
@@ -56,11 +69,17 @@ WORD = pack((SAMPLES / "word.docx.in").read_text())
             "\n{% load x %}<html><p>a</p>",
             "line 2: text or a template's code stands before the page",
         ),
-        ("a.html", "<?php if (1 < 2) ?>\n<!doctype html>a", "line 1: text or a template's code stands"),
+        (
+            "a.html",
+            "<?php if (1 < 2) ?>\n<!doctype html>a",
+            "line 1: text or a template's code stands",
+        ),
         ("a.strings", b"bplist00\xd1\xff", "a property list: convert it"),
     ],
 )
-def test_a_mistake_is_told_in_one_line_with_its_place(name: str, data: bytes | str, message: str) -> None:
+def test_a_mistake_is_told_in_one_line_with_its_place(
+    name: str, data: bytes | str, message: str
+) -> None:
     with pytest.raises(DataError, match=f"^{name}: {message}") as error:
         document(name, data)
     assert str(error.value).isprintable() and len(str(error.value)) < 250
@@ -80,7 +99,10 @@ def test_the_delimiter_by_which_rows_are_even() -> None:
     with pytest.raises(DataError, match="text is not one of the columns"):
         document("a.csv", text)
     options = ReadOptions("csv", column="1")
-    tables = ((text, ["text; two; three", "four; five", "six"]), ("1;a,b\n2;x\n", ["1", "2"]))  # no header
+    tables = (
+        (text, ["text; two; three", "four; five", "six"]),
+        ("1;a,b\n2;x\n", ["1", "2"]),
+    )  # no header
     for data, expected in tables:
         assert [to_markup(unit.parts) for unit in read(data.encode(), options).units] == expected
 
@@ -106,14 +128,20 @@ def test_a_file_in_latin_1_stays_so(name: str, data: str, expected: str) -> None
 
 def test_utf_16_is_known_by_its_byte_order_mark() -> None:
     xliff = SAMPLES.joinpath("codes.xlf.in").read_text().replace('"UTF-8"', '"UTF-16"')
-    for name, text, expected in (("a.strings", '"a" = "b c";\r\n', "B C"), ("a.xlf", xliff, "PRESS")):
+    for name, text, expected in (
+        ("a.strings", '"a" = "b c";\r\n', "B C"),
+        ("a.xlf", xliff, "PRESS"),
+    ):
         assert expected in translated(name, text.encode("utf-16"))[0].decode("utf-16")
     for ends in ("\n", "\r\n"):
         data = "\ufeff".encode("utf-16-be") + xliff.replace("\n", ends).encode("utf-16-be")
         assert document("a.xlf", data).dump().decode("utf-16").count(ends) == xliff.count("\n")
 
 
-ONE, TWO = '<xliff version="1.2"><file><body><trans-unit id="1">', "</trans-unit></body></file></xliff>"
+ONE, TWO = (
+    '<xliff version="1.2"><file><body><trans-unit id="1">',
+    "</trans-unit></body></file></xliff>",
+)
 ONE_2 = '<xliff version="2.0" srcLang="en" trgLang="de"><file id="f"><unit id="u"><segment>'
 TWO_2 = "</segment></unit></file></xliff>"
 
@@ -132,8 +160,18 @@ TWO_2 = "</segment></unit></file></xliff>"
         ((ONE, TWO), "", '<target state="new">ONE</target>', False),
         ((ONE_2, TWO_2), "", "<target>andere</target>", True),
         ((ONE_2, TWO_2), "", "<target>one</target>", False),
-        ((ONE_2.replace("<segment", '<segment state="initial"'), TWO_2), "", "<target>x</target>", False),
-        ((ONE_2.replace("<segment", '<segment state="final"'), TWO_2), "", "<target>one</target>", True),
+        (
+            (ONE_2.replace("<segment", '<segment state="initial"'), TWO_2),
+            "",
+            "<target>x</target>",
+            False,
+        ),
+        (
+            (ONE_2.replace("<segment", '<segment state="final"'), TWO_2),
+            "",
+            "<target>one</target>",
+            True,
+        ),
     ],
 )
 def test_which_targets_are_translations(
@@ -161,7 +199,11 @@ def test_version_2_needs_a_target_language() -> None:
         ("nplurals=1; plural=0;", "%d file", ["%d FILES"]),
         ("nplurals=2; plural=(n > 1);", "one file", ["ONE FILE", "%d FILES"]),
         # In Russian 21 has the form of 1, which names the number if the plural does.
-        ("nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : 1);", "%d file", ["%d FILE", *2 * ["%d FILES"]]),
+        (
+            "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : 1);",
+            "%d file",
+            ["%d FILE", *2 * ["%d FILES"]],
+        ),
         ("nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : 1);", "one file", 3 * ["%d FILES"]),
         ("nplurals=INTEGER; plural=EXPRESSION;", "%d file", ["%d FILE"]),
     ],
@@ -184,7 +226,11 @@ BODY = "<body><trans-unit id='1'><source>text</source></trans-unit></body>"
 @pytest.mark.parametrize(
     ("name", "before", "after"),
     [
-        ("a.xlf", '<file source-language="en">', '<file source-language="en" target-language="de">'),
+        (
+            "a.xlf",
+            '<file source-language="en">',
+            '<file source-language="en" target-language="de">',
+        ),
         ("a.xlf", '<file target-language="fr">', '<file target-language="de">'),
         ("a.xlf", '<file target-language="de-DE">', '<file target-language="de-DE">'),
         ("a.html", '<html lang="en" class="x">', '<html lang="de" class="x">'),

@@ -1,8 +1,8 @@
 """A document of every format: NAME.in, and NAME.out with its text in capitals.
 
-A Word document stands there as its parts. In each stand codes, texts that are not translated, translations
-that are there already, and inputs of users that once came back broken. The expected files were read when they
-were written; the formats' libraries and msgfmt judge other translations.
+A Word document stands there as its parts. In each stand codes, texts that are not translated,
+translations that are there already, and inputs of users that once came back broken. The expected
+files were read when they were written; the formats' libraries and msgfmt judge other translations.
 """
 
 import shutil

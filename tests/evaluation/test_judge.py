@@ -22,7 +22,8 @@ THRESHOLDS = FlagThresholds(
 
 
 class FakeReader:
-    """Each byte costs one bit, and half a bit where the source has it; counts the texts it has read."""
+    """Each byte costs one bit, and half a bit where the source has it; counts the texts it has
+    read."""
 
     def __init__(self) -> None:
         self.n_read = 0
@@ -57,11 +58,19 @@ def test_an_invention_is_what_the_source_saves_nothing_of() -> None:
     reader = FakeReader()
     judge = Judge(THRESHOLDS, 0.5, make_reader=lambda: reader)
     # Without a source each text of ten bytes and its end cost 11 bits.
-    cheap, dear, cheap_and_sure = written("abcdefghij", 0.6), written("abcdefghij", 0.8), written("abc", 0.1)
+    cheap, dear, cheap_and_sure = (
+        written("abcdefghij", 0.6),
+        written("abcdefghij", 0.8),
+        written("abc", 0.1),
+    )
     assert judge.saved_bits([b"klm"] * 2, [cheap, dear]) == pytest.approx([5.0, 3.0])
     assert reader.n_read == 2
     sources = [b"klmnopqrst"] * 3
-    assert judge.flags(sources, [cheap, dear, cheap_and_sure]) == [["unsure"], ["unsure", "invention"], []]
+    assert judge.flags(sources, [cheap, dear, cheap_and_sure]) == [
+        ["unsure"],
+        ["unsure", "invention"],
+        [],
+    ]
     assert reader.n_read == 4, "what is sure is not read again"
     unknown = replace(judge, thresholds=structs.replace(THRESHOLDS, source_bits=None))
     assert unknown.flags(sources[:1], [dear]) == [["unsure"]]
@@ -94,7 +103,11 @@ def test_a_line_has_the_flags_of_its_sentences() -> None:
     ha = "ha" * 10
     found = judge.flag(
         [
-            result(("one", written("eins", 0.1)), ("ha", written(ha, 0.1)), ("two", written("zwei", 0.9))),
+            result(
+                ("one", written("eins", 0.1)),
+                ("ha", written(ha, 0.1)),
+                ("two", written("zwei", 0.9)),
+            ),
             result(("http://a.b", copied)),
         ]
     )
@@ -116,7 +129,9 @@ def test_copies() -> None:
 def test_costs_are_those_of_each_text() -> None:
     """Results are in order, however texts are batched; an empty text has the score of EOS."""
     texts = [bytes(97 + k % 26 for k in range(n)) for n in (5, 0, 150, 3) * 60]
-    assert bits_of_texts(FakeReader(), None, texts) == pytest.approx([len(text) + 1 for text in texts])
+    assert bits_of_texts(FakeReader(), None, texts) == pytest.approx(
+        [len(text) + 1 for text in texts]
+    )
     half = bits_of_texts(FakeReader(), texts, texts)
     assert half == pytest.approx([len(text) / 2 + 1 for text in texts])
 
@@ -144,7 +159,10 @@ def test_thresholds_of_a_validation_text() -> None:
     tagged = [[b"<b>" + line for line in lines] for lines in encoded]
     tagged_translations = [best._replace(text=b"<b>" + best.text) for best in translations]
     with_tags = calibrate(FakeReader(), *tagged, tagged_translations, tagged_translations, True)
-    assert (with_tags.bits_per_byte, with_tags.source_bits) == (found.bits_per_byte, found.source_bits)
+    assert (with_tags.bits_per_byte, with_tags.source_bits) == (
+        found.bits_per_byte,
+        found.source_bits,
+    )
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.booleans()), min_size=1, max_size=12))
@@ -152,7 +170,9 @@ def test_no_threshold_makes_fewer_mistakes(drawn: list[tuple[int, bool]]) -> Non
     values, is_wrong = [float(value) for value, _ in drawn], [wrong for _, wrong in drawn]
 
     def mistakes(threshold: float) -> int:
-        return sum((value > threshold) != wrong for value, wrong in zip(values, is_wrong, strict=True))
+        return sum(
+            (value > threshold) != wrong for value, wrong in zip(values, is_wrong, strict=True)
+        )
 
     fewest = min(mistakes(k - 0.5) for k in range(9))
     assert mistakes(best_split(values, is_wrong)) == fewest

@@ -10,7 +10,8 @@ SOURCE, TEXT = "가 <b>", "x&é"
 
 
 def test_bytes_are_merged_to_characters() -> None:
-    """The sum over a source character's bytes, the mean over the text's; the layers' mean comes first."""
+    """The sum over a source character's bytes, the mean over the text's; the layers' mean comes
+    first."""
     layer = np.arange(12, dtype=np.float32).reshape(2, 6)  # é; 가, a, b and the end
     found = plots.attention_maps("가ab".encode(), "é".encode(), {2: layer, 5: layer + 6})
     assert [*found] == ["mean of 2 layers", "layer 2", "layer 5"]
@@ -24,27 +25,34 @@ def test_a_heat_map_has_a_panel_for_each_layer() -> None:
     pytest.importorskip("matplotlib")
     random = np.random.default_rng(1)
     shape = (len(TEXT.encode()), len(SOURCE.encode()) + 1)
-    layers = {n: random.dirichlet(np.ones(shape[1]), shape[0]).astype(np.float32) for n in (1, 2, 4)}
+    layers = {
+        n: random.dirichlet(np.ones(shape[1]), shape[0]).astype(np.float32) for n in (1, 2, 4)
+    }
     maps = plots.attention_maps(SOURCE.encode(), TEXT.encode(), layers)
     made = plots.draw_attention(SOURCE, TEXT, maps)
     assert [axes.get_xlabel() for axes in made.axes] == [*maps]
     for axes, weights in zip(made.axes, maps.values(), strict=True):
         assert np.array_equal(axes.images[0].get_array(), weights)
-        assert len(axes.get_xticklabels()) == len(SOURCE) + 1 and len(axes.get_yticklabels()) == len(TEXT)
+        assert len(axes.get_xticklabels()) == len(SOURCE) + 1 and len(
+            axes.get_yticklabels()
+        ) == len(TEXT)
     assert plots.png(made).startswith(PNG)
 
 
 @pytest.mark.slow
 def test_curves_are_of_what_was_written() -> None:
-    """A panel for each score that a run measured, a line for each run that did, a thin one for training,
-    without a last point of a few updates; the eleventh run has another line style."""
+    """A panel for each score that a run measured, a line for each run that did, a thin one for
+    training, without a last point of a few updates; the eleventh run has another line style."""
     pytest.importorskip("matplotlib")
     written = [
         {"update": 1, "seconds": 60.0, "train_bits_per_byte": 3.0},
         {"update": 2, "seconds": 120.0, "valid_bits_per_byte": 2.0, "valid_chrf": 10.0},
         {"update": 4, "seconds": 240.0, "valid_bits_per_byte": 1.0},
     ]
-    trained = [{"update": at, "seconds": 60.0 * at, "train_bits_per_byte": 9.0 / at} for at in (50, 100, 124)]
+    trained = [
+        {"update": at, "seconds": 60.0 * at, "train_bits_per_byte": 9.0 / at}
+        for at in (50, 100, 124)
+    ]
     made = plots.learning_curves({"하나": written, "two": written[1:2]})
     assert [axes.get_xlabel() for axes in made.axes] == ["update", "minutes", "minutes"]
     by_update, by_time, chrf = made.axes
@@ -62,7 +70,8 @@ def test_curves_are_of_what_was_written() -> None:
 
 
 def test_labels_are_in_the_installed_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A font with Hangul follows matplotlib's own, which has none; what is not installed is left out."""
+    """A font with Hangul follows matplotlib's own, which has none; what is not installed is left
+    out."""
     font_manager = pytest.importorskip("matplotlib.font_manager")
     assert plots.label_families()[0] == plots.FAMILIES[0]
     names = ["Last Resort", "NanumGothic", "NanumGothic", plots.FAMILIES[0]]

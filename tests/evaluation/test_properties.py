@@ -9,7 +9,8 @@ from invariants import VARIANTS, build
 from bytenmt.architectures.registry import BUILT_IN
 from bytenmt.evaluation.properties import HEAD, table
 
-# Measured on these models when they were written: costs by counted products, paths and fields by gradients.
+# Measured on these models when they were written: costs by counted products, paths and fields by
+# gradients.
 ROWS = """
 seq2seq|RNN/RNN|S + T|no|S + T|T|all from its own on|all up to its own
 seq2seq-every-step|RNN/RNN|S + T|no|S|T|all from its own on|all up to its own

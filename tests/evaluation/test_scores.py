@@ -35,7 +35,13 @@ def test_log_probabilities_one_sentence_at_a_time(
 ) -> None:
     torch.manual_seed(5)
     model = build_model(load_config(arch, "tiny", []).model).double().eval()
-    pairs = [("가나", "ab"), ("x", "다라마 ccc"), ("", "empty source"), ("two words", "b"), ("yy", "")]
+    pairs = [
+        ("가나", "ab"),
+        ("x", "다라마 ccc"),
+        ("", "empty source"),
+        ("two words", "b"),
+        ("yy", ""),
+    ]
     files = [tmp_path / "src", tmp_path / "tgt"]
     for file, lines in zip(files, zip(*pairs, strict=True), strict=True):
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -80,8 +86,12 @@ def scored(name: str, texts: list[str]) -> System:
 @pytest.mark.slow
 def test_chance_is_told_from_skill() -> None:
     """Against the first system: much worse, as many mistakes elsewhere, and the same texts."""
-    first = [line.replace("cats", "dogs") if i % 4 == 0 else line for i, line in enumerate(REFERENCES)]
-    alike = [line.replace("cats", "dogs") if i % 4 == 1 else line for i, line in enumerate(REFERENCES)]
+    first = [
+        line.replace("cats", "dogs") if i % 4 == 0 else line for i, line in enumerate(REFERENCES)
+    ]
+    alike = [
+        line.replace("cats", "dogs") if i % 4 == 1 else line for i, line in enumerate(REFERENCES)
+    ]
     worse = [line.replace("sat", "x") for line in REFERENCES]
     named = {"first": first, "alike": alike, "worse": worse, "copy": list(first)}
     found = with_significance([scored(name, texts) for name, texts in named.items()], REFERENCES)
@@ -96,15 +106,18 @@ def test_chance_is_told_from_skill() -> None:
 
 
 def test_equal_scores_are_no_difference() -> None:
-    """BLEU of single words is 0 for both, in every resample, for which sacreBLEU has its smallest p."""
+    """BLEU of single words is 0 for both, in every resample, for which sacreBLEU has its smallest
+    p."""
     named = {"first": ["a"] * 20, "other": ["ab"] * 20}
-    systems = [System(name, texts, text_scores(texts, ["ac"] * 20)) for name, texts in named.items()]
+    systems = [
+        System(name, texts, text_scores(texts, ["ac"] * 20)) for name, texts in named.items()
+    ]
     assert with_significance(systems, ["ac"] * 20)[1].p_bleu == 1.0
 
 
 def test_seeds_have_a_mean_and_a_standard_deviation() -> None:
-    """Runs with the same settings but for the seed are summarised; a single run, a text and a second run of
-    the same seed are not."""
+    """Runs with the same settings but for the seed are summarised; a single run, a text and a
+    second run of the same seed are not."""
     one, two, other = (
         load_config("luong", "tiny", [setting])
         for setting in ("train.seed=1", "train.seed=2", "train.lr=0.1")
@@ -112,7 +125,9 @@ def test_seeds_have_a_mean_and_a_standard_deviation() -> None:
     texts = {"a": REFERENCES, "b": REFERENCES[:60] + ["x"] * 60, "c": REFERENCES[:30] + ["x"] * 90}
     systems = [
         scored(name, lines)._replace(config=config, bits_per_byte=bits)
-        for (name, lines), config, bits in zip(texts.items(), (one, two, other), (1.0, 3.0, 4.0), strict=True)
+        for (name, lines), config, bits in zip(
+            texts.items(), (one, two, other), (1.0, 3.0, 4.0), strict=True
+        )
     ]
     systems += [scored("a text", REFERENCES), systems[0]._replace(name="again")]
     [(names, scores)] = summarise_seeds(systems)

@@ -1,7 +1,7 @@
 """Run commands in forks of one process that has imported everything: 0.2 s a command, not 4 s.
 
-A shell finds a program `bytenmt` that hands its arguments, its environment and its three standard streams to
-this process over a Unix socket and ends with the command's exit code.
+A shell finds a program `bytenmt` that hands its arguments, its environment and its three standard
+streams to this process over a Unix socket and ends with the command's exit code.
 """
 
 import importlib
@@ -36,7 +36,9 @@ sys.exit((server.recv(1) or b"\\1")[0])
 """
 
 
-Command = Callable[[list[str]], None]  # a function of a module, for pickle; ends by SystemExit or normally
+Command = Callable[
+    [list[str]], None
+]  # a function of a module, for pickle; ends by SystemExit or normally
 
 
 def run_unchanged(arguments: list[str]) -> None:
@@ -63,7 +65,8 @@ def write_client(path: Path, address: str) -> None:
 
 @contextmanager
 def serving(folder: Path, command: Command = run_unchanged) -> Iterator[Path]:
-    """Start a server in a process of its own and yield the program `bytenmt` in a folder that asks it."""
+    """Start a server in a process of its own and yield the program `bytenmt` in a folder that asks
+    it."""
     address, program = folder / "socket", folder / "bytenmt"
     write_client(program, str(address))
     server = FORKSERVER.Process(target=serve, args=(str(address), command))
@@ -79,7 +82,11 @@ def serving(folder: Path, command: Command = run_unchanged) -> Iterator[Path]:
 
 
 def run_command(
-    command: Command, arguments: list[str], folder: str, environment: dict[str, str], streams: list[int]
+    command: Command,
+    arguments: list[str],
+    folder: str,
+    environment: dict[str, str],
+    streams: list[int],
 ) -> int:
     """Run a command in this process, a fork, and return its exit code."""
     for target, stream in enumerate(streams):
@@ -120,8 +127,8 @@ def answer(connection: socket.socket, command: Command) -> None:
 
 def serve(address: str, command: Command) -> None:
     """Answer clients for ever, each in a process of its own."""
-    # Forks inherit the kernels, whose loading takes three seconds. Here nothing is computed by PyTorch, whose
-    # threads do not survive a fork.
+    # Forks inherit the kernels, whose loading takes three seconds. Here nothing is computed by
+    # PyTorch, whose threads do not survive a fork.
     Translator.load(MODEL, device="cpu", threads=1).translate(["a"])
     server = socket.socket(socket.AF_UNIX)
     server.bind(address)

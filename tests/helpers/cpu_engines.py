@@ -36,7 +36,8 @@ def from_python(function: Any) -> Any:
 
 
 def packed(of: AnyModel, precision: str = "fp32") -> PackedModel:
-    """Return a model for the CPU engine, whose kernels are compiled by one process, the others wait."""
+    """Return a model for the CPU engine, whose kernels are compiled by one process, the others
+    wait."""
     compile_kernels()
     tensors = {name: p.detach().numpy() for name, p in of.named_parameters()}
     return pack_model(tensors, of.config, precision)
@@ -78,7 +79,9 @@ def run(engine: Engine, requests: Sequence[Request]) -> list[list[Hypothesis]]:
 
 
 def agree(
-    actual: Sequence[Sequence[Hypothesis]], expected: Sequence[Sequence[Hypothesis]], tolerance: float = 1e-4
+    actual: Sequence[Sequence[Hypothesis]],
+    expected: Sequence[Sequence[Hypothesis]],
+    tolerance: float = 1e-4,
 ) -> None:
     """Texts are equal, and scores to a tolerance."""
     assert [[h.text for h in of] for of in actual] == [[h.text for h in of] for of in expected]

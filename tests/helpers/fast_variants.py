@@ -1,4 +1,5 @@
-"""Parametrize tests by variants of architectures, few of them under --fast, and by pairs in rotation."""
+"""Parametrize tests by variants of architectures, few of them under --fast, and by pairs in
+rotation."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -7,12 +8,14 @@ import pytest
 
 # One of each architecture, of convolutions and recurrences without a source.
 MAIN = frozenset(
-    ("seq2seq", "bahdanau", "luong", "bytenet", "convs2s", "transformer") + ("luong-alone", "convs2s-alone")
+    ("seq2seq", "bahdanau", "luong", "bytenet", "convs2s", "transformer")
+    + ("luong-alone", "convs2s-alone")
 )
 
 
 def by_variant(names: str | tuple[str, ...], rows: Iterable[Any]) -> pytest.MarkDecorator:
-    """Parametrize a test as pytest.mark.parametrize does; rows with another "name" than MAIN's are slow."""
+    """Parametrize a test as pytest.mark.parametrize does; rows with another "name" than MAIN's are
+    slow."""
     at = 0 if isinstance(names, str) else names.index("name")
     marked = []
     for row in rows:
@@ -23,4 +26,8 @@ def by_variant(names: str | tuple[str, ...], rows: Iterable[Any]) -> pytest.Mark
 
 def rotated(rows: Sequence[Any], columns: Sequence[Any], each: int = 2) -> list[tuple[Any, Any]]:
     """Every row with `each` columns, all columns in turn and about equally often."""
-    return [(row, columns[(i * each + j) % len(columns)]) for i, row in enumerate(rows) for j in range(each)]
+    return [
+        (row, columns[(i * each + j) % len(columns)])
+        for i, row in enumerate(rows)
+        for j in range(each)
+    ]

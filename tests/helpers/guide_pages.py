@@ -1,9 +1,10 @@
 """Read the commands, files, examples and links of the documentation pages.
 
-A page has fenced blocks: `console` has commands after `$ ` and what they print; `console example` the same,
-whose output is that of a longer training and is not compared; a language and a file name (`po menu.po`) is a
-file that the commands find; `python` with `>>>` is a doctest; `sh` is not run by the tests of the pages, and
-has the comment `<!-- run by PATH -->` above it, which names what runs it.
+A page has fenced blocks: `console` has commands after `$ ` and what they print; `console example`
+the same, whose output is that of a longer training and is not compared; a language and a file name
+(`po menu.po`) is a file that the commands find; `python` with `>>>` is a doctest; `sh` is not run
+by the tests of the pages, and has the comment `<!-- run by PATH -->` above it, which names what
+runs it.
 """
 
 import re
@@ -14,15 +15,21 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = sorted((ROOT / "bytenmt" / "docs").glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / ".github" / "CONTRIBUTING.md", *GUIDES]
-REPORTS = [*sorted((ROOT / "tools").glob("*.md")), *sorted((ROOT / "tools" / "results").glob("*.md"))]
+REPORTS = [
+    *sorted((ROOT / "tools").glob("*.md")),
+    *sorted((ROOT / "tools" / "results").glob("*.md")),
+]
 CARDS = [ROOT / "data" / "README.md", ROOT / "data" / "models" / "README.md"]
-FENCE = re.compile(r"^(?:<!-- run by (?P<by>\S+) -->\n)?```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.M | re.S)
+FENCE = re.compile(
+    r"^(?:<!-- run by (?P<by>\S+) -->\n)?```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.M | re.S
+)
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block. info: its language and what stands behind it; by: what runs it, where it says so."""
+    """A fenced block. info: its language and what stands behind it; by: what runs it, where it says
+    so."""
 
     info: str
     text: str

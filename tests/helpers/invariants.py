@@ -1,5 +1,5 @@
-"""Invariants of every model, as functions that raise AssertionError. test_contract.py runs them over all
-models; test_faults.py plants faults and expects them to fail.
+"""Invariants of every model, as functions that raise AssertionError. test_contract.py runs them
+over all models; test_faults.py plants faults and expects them to fail.
 Everything is float64 with random parameters, so that no zero hides a mistake.
 """
 
@@ -44,8 +44,8 @@ def build(options: Variant, seed: int = 0, scale: float = 0.4) -> AnyModel:
 
 
 def gradients(model: AnyModel) -> dict[str, Tensor]:
-    """A copy of each parameter's gradient; those of n-gram tables, which are collected row by row, added up
-    one by one and forgotten."""
+    """A copy of each parameter's gradient; those of n-gram tables, which are collected row by row,
+    added up one by one and forgotten."""
     found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     tables = model.embedding.ngrams
     if tables is not None and tables.gradients:
@@ -100,13 +100,17 @@ def whole(model: AnyModel, src: Tensor, src_len: Tensor, tgt: Tensor) -> Tensor:
         return logits
 
 
-def in_pieces(model: AnyModel, src: Tensor, src_len: Tensor, tgt: Tensor, pieces: list[int]) -> Tensor:
+def in_pieces(
+    model: AnyModel, src: Tensor, src_len: Tensor, tgt: Tensor, pieces: list[int]
+) -> Tensor:
     """Compute the logits `pieces` columns per call, with gradients if they are enabled."""
     memory = encode(model, src, src_len)
     return go_on(model, tgt, memory, model.start(memory, len(tgt) // len(src)), pieces)
 
 
-def go_on(model: AnyModel, tgt: Tensor, memory: Any, state: Any, pieces: int | list[int] = 1) -> Tensor:
+def go_on(
+    model: AnyModel, tgt: Tensor, memory: Any, state: Any, pieces: int | list[int] = 1
+) -> Tensor:
     """Return the logits of tgt (rows, t), in pieces, from a state on."""
     logits = []
     for piece in tgt.split(pieces, dim=1):
@@ -144,8 +148,9 @@ def check_steps(model: AnyModel) -> None:
 
 
 def check_causality(model: AnyModel) -> None:
-    """A NaN at t touches nothing before t, nothing of another row, and something from t on. Self-attention
-    weighs later columns with 0, which times NaN is NaN: there a large vector stands in its place."""
+    """A NaN at t touches nothing before t, nothing of another row, and something from t on.
+    Self-attention weighs later columns with 0, which times NaN is NaN: there a large vector stands
+    in its place."""
     poison = 1e30 if architecture(model.config) == "transformer" else torch.nan  # type: ignore[union-attr]
     src, src_len = some_sources([6, 4])
     t = 9
@@ -256,7 +261,9 @@ def check_rings_in_place(model: AnyModel) -> None:
         for step in range(6):
             state = model.reorder(state, torch.tensor([1, 1, 2, 2]))
             _, state = model(some_bytes(4, 1, seed=step), memory, state)
-        before, after = ([(ring.data_ptr(), ring.shape) for ring in rings] for rings in (kept, state.rings))
+        before, after = (
+            [(ring.data_ptr(), ring.shape) for ring in rings] for rings in (kept, state.rings)
+        )
     assert before == after, "a ring was copied"
 
 
@@ -320,7 +327,9 @@ def check_moved_rows(model: AnyModel, beam: int = 2) -> None:
     lengths = [9, 4, 6]
     src, src_len = some_sources(lengths)
     tgt = some_inputs(3 * beam, 9)
-    swap = torch.tensor([1, 0] * 3) + torch.arange(0, 6, 2).repeat_interleave(2)  # beams change places
+    swap = torch.tensor([1, 0] * 3) + torch.arange(0, 6, 2).repeat_interleave(
+        2
+    )  # beams change places
     swapped = tgt[swap]
     expected = whole(model, src, src_len, torch.cat([swapped[:, :4], tgt[:, 4:]], dim=1))[:, 4:]
 

@@ -1,9 +1,11 @@
-"""A second device on a machine that has none: storages are labelled with a device, the CPU computes.
+"""A second device on a machine that has none: storages are labelled with a device, the CPU
+computes.
 
-Inside `labelled_device()`, torch.device("cuda") is understood wherever a tensor is made or moved, and
-`Tensor.device` tells the label. An operation whose tensors have different labels raises WrongDevice. As in
-PyTorch, scalars of the CPU may meet other tensors, but not in fused optimisers, which read every tensor as a
-pointer on the device. Every read of a labelled value by the host is counted: there a GPU would be waited for.
+Inside `labelled_device()`, torch.device("cuda") is understood wherever a tensor is made or moved,
+and `Tensor.device` tells the label. An operation whose tensors have different labels raises
+WrongDevice. As in PyTorch, scalars of the CPU may meet other tensors, but not in fused optimisers,
+which read every tensor as a pointer on the device. Every read of a labelled value by the host is
+counted: there a GPU would be waited for.
 """
 
 from collections import Counter
@@ -20,7 +22,13 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 HOST, DEVICE = torch.device("cpu"), torch.device("cuda")
 COPIES = {"copy_", "_to_copy", "set_"}  # operations between devices
-WAITS = {"_local_scalar_dense", "nonzero", "_unique2", "equal", "masked_select"}  # their results are read
+WAITS = {
+    "_local_scalar_dense",
+    "nonzero",
+    "_unique2",
+    "equal",
+    "masked_select",
+}  # their results are read
 ON_HOST_ONLY = {"numpy", "__array__"}  # what needs the memory of the CPU
 
 
@@ -51,7 +59,11 @@ class _Labels(TorchDispatchMode):
         self.waits: Counter[str] = Counter()
 
     def __torch_dispatch__(
-        self, func: Any, types: Sequence[type], args: Any = (), kwargs: Mapping[str, Any] | None = None
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Any = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs, name = dict(kwargs or {}), func.__name__.partition(".")[0]
         inputs = _tensors((args, kwargs))
@@ -77,7 +89,11 @@ class _Devices(TorchFunctionMode):
         self.labels = labels
 
     def __torch_function__(
-        self, func: Any, types: Sequence[type], args: Any = (), kwargs: Mapping[str, Any] | None = None
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Any = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs, name = dict(kwargs or {}), getattr(func, "__name__", "")
         if name == "__get__" and func.__self__ is Tensor.device:
@@ -130,9 +146,14 @@ def labelled_device() -> Iterator[Counter[str]]:
             ("get_autocast_dtype", lambda kind="cpu": plain[1]("cpu")),
         ):
             stack.enter_context(mock.patch.object(torch, place, changed))
-        # What PyTorch has written in Python runs as it is: inside of what a mode intercepts, it is off.
+        # What PyTorch has written in Python runs as it is: inside of what a mode intercepts, it is
+        # off.
         for module in (torch.nn.functional, torch._tensor, torch.functional):
-            for place in ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"):
+            for place in (
+                "has_torch_function",
+                "has_torch_function_unary",
+                "has_torch_function_variadic",
+            ):
                 if hasattr(module, place):
                     stack.enter_context(mock.patch.object(module, place, lambda *inputs: False))
         stack.enter_context(labels)

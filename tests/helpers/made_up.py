@@ -1,4 +1,5 @@
-"""Made-up distributions over bytes, a decoder that follows them, and searches written in plain lists."""
+"""Made-up distributions over bytes, a decoder that follows them, and searches written in plain
+lists."""
 
 import unicodedata
 import zlib
@@ -20,9 +21,11 @@ def logits_to_log_p(logits: np.ndarray) -> np.ndarray:
     return logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
 
 
-def random_distribution(seed: int, peak: float = 4.0, end: float = 0.0, grain: float = 0.0) -> Distribution:
-    """Any bytes at all, forbidden ones too; a prefix always gives the same. grain: logits are multiples of
-    it, so that many are equal."""
+def random_distribution(
+    seed: int, peak: float = 4.0, end: float = 0.0, grain: float = 0.0
+) -> Distribution:
+    """Any bytes at all, forbidden ones too; a prefix always gives the same. grain: logits are
+    multiples of it, so that many are equal."""
 
     def log_p(prefix: bytes) -> np.ndarray:
         generator = np.random.default_rng(zlib.crc32(prefix, seed))
@@ -60,29 +63,38 @@ class Which(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A state. text (rows, LONGEST) uint8 and n_bytes (rows,) int64: what each row has read, without BOS."""
+    """A state. text (rows, LONGEST) uint8 and n_bytes (rows,) int64: what each row has read,
+    without BOS."""
 
     text: Tensor
     n_bytes: Tensor
 
 
 class FakeDecoder:
-    """Obeys the models' contract. A sentence follows the distribution whose number its source is, in digits,
-    beside which there may be sentinels; without a source or with a blank one, the first."""
+    """Obeys the models' contract. A sentence follows the distribution whose number its source is,
+    in digits, beside which there may be sentinels; without a source or with a blank one, the first.
+    """
 
     def __init__(self, distributions: list[Distribution]) -> None:
         self.distributions = distributions
         self.rows: list[int] = []  # of each step
 
     def encode(self, src: Tensor, src_len: Tensor) -> Which:
-        digits = [bytes(row[: max(0, length - 1)]) for row, length in zip(src.tolist(), src_len, strict=True)]
+        digits = [
+            bytes(row[: max(0, length - 1)])
+            for row, length in zip(src.tolist(), src_len, strict=True)
+        ]
         return Which(
-            torch.tensor([int(bytes(filter(b"0123456789".__contains__, one)) or 0) for one in digits])
+            torch.tensor(
+                [int(bytes(filter(b"0123456789".__contains__, one)) or 0) for one in digits]
+            )
         )
 
     def start(self, memory: Which, beam: int = 1) -> Read:
         rows = len(memory.which) * beam
-        return Read(torch.zeros(rows, LONGEST, dtype=torch.uint8), torch.zeros(rows, dtype=torch.int64))
+        return Read(
+            torch.zeros(rows, LONGEST, dtype=torch.uint8), torch.zeros(rows, dtype=torch.int64)
+        )
 
     def __call__(self, tgt: Tensor, memory: Which, state: Read) -> tuple[Tensor, Read]:
         text, n_bytes, logits = state.text.clone(), state.n_bytes.clone(), []
@@ -122,7 +134,8 @@ def is_control(ends: bytes) -> bool:
 
 
 def may_follow(begun: bytes, byte: int, room: int) -> bool:
-    """Is there valid UTF-8 without control characters that goes on like this? begun: of a character."""
+    """Is there valid UTF-8 without control characters that goes on like this? begun: of a
+    character."""
     if byte == EOS:
         return not begun
     more = missing(begun + bytes([byte]))
@@ -139,7 +152,8 @@ def repeats(text: bytes, byte: int, n: int) -> bool:
 
 
 def followers(text: bytes, limit: int, prefix: bytes = b"", n: int = 0) -> list[int]:
-    """The bytes that may follow under a limit, a forced prefix and a repetition guard of n characters."""
+    """The bytes that may follow under a limit, a forced prefix and a repetition guard of n
+    characters."""
     if len(text) < len(prefix):
         return [prefix[len(text)]]
     begun = text[len(text.decode("utf-8", "ignore").encode()) :]
@@ -148,7 +162,8 @@ def followers(text: bytes, limit: int, prefix: bytes = b"", n: int = 0) -> list[
 
 
 class Sentinels(NamedTuple):
-    """The sentinels that a text must have, each once, and pairs of them, the first one before the second."""
+    """The sentinels that a text must have, each once, and pairs of them, the first one before the
+    second."""
 
     bytes: bytes = b""
     pairs: tuple[tuple[int, int], ...] = ()
@@ -159,8 +174,8 @@ class Sentinels(NamedTuple):
     def rankings(
         self, text: bytes, row: np.ndarray, limit: int, prefix: bytes = b"", n: int = 0
     ) -> dict[int, float]:
-        """Return what each byte that may follow is ranked by: the likeliest sentinel by EOS's probability
-        if that is higher. row: the log-probabilities of all bytes; n: see followers."""
+        """Return what each byte that may follow is ranked by: the likeliest sentinel by EOS's
+        probability if that is higher. row: the log-probabilities of all bytes; n: see followers."""
         if len(text) < len(prefix):
             byte = prefix[len(text)]
             return {byte: float(max(row[byte], row[EOS]) if byte in self.bytes else row[byte])}
@@ -203,10 +218,10 @@ def naive_beam(
     length_penalty: float = 1.0,
     rule: Sentinels = NO_SENTINELS,
 ) -> list[tuple[bytes, float]]:
-    """Beam search in plain lists. A text may end if its EOS is among the best `beam` candidates; the best
-    `beam` others go on. Over when the n_best-th is no worse than the best that goes on would be if it lost
-    nothing more: up to the limit, or, once `beam` have ended, up to twice its bytes. Texts and their
-    log-probabilities."""
+    """Beam search in plain lists. A text may end if its EOS is among the best `beam` candidates;
+    the best `beam` others go on. Over when the n_best-th is no worse than the best that goes on
+    would be if it lost nothing more: up to the limit, or, once `beam` have ended, up to twice its
+    bytes. Texts and their log-probabilities."""
 
     def ranked(total: float, n_bytes: int) -> float:
         return float(total / (n_bytes + 1) ** length_penalty)
@@ -217,9 +232,13 @@ def naive_beam(
         for text, value, total in going:
             row = log_p(text)
             values = rule.rankings(text, row, limit, prefix, n)
-            candidates += [(value + values[byte], text, byte, total + row[byte]) for byte in sorted(values)]
+            candidates += [
+                (value + values[byte], text, byte, total + row[byte]) for byte in sorted(values)
+            ]
         candidates.sort(key=lambda c: -c[0])
-        ended += [(text, value, total) for value, text, byte, total in candidates[:beam] if byte == EOS]
+        ended += [
+            (text, value, total) for value, text, byte, total in candidates[:beam] if byte == EOS
+        ]
         ended = sorted(ended, key=lambda e: -ranked(e[1], len(e[0])))[:beam]
         others = [one for one in candidates if one[2] != EOS][:beam]
         going = [(text + bytes([byte]), value, total) for value, text, byte, total in others]
@@ -227,13 +246,19 @@ def naive_beam(
             text, value, _ = ended[n_best - 1]
             worst, (text, value, _) = ranked(value, len(text)), going[0]
             soon = min(2 * len(text), limit)
-            if ranked(value, limit) <= worst or (len(ended) == beam and ranked(value, soon) <= worst):
+            if ranked(value, limit) <= worst or (
+                len(ended) == beam and ranked(value, soon) <= worst
+            ):
                 break
     return [(text, total) for text, _, total in ended[:n_best]]
 
 
 def everything(
-    log_p: Distribution, alphabet: bytes, limit: int, prefix: bytes = b"", rule: Sentinels = NO_SENTINELS
+    log_p: Distribution,
+    alphabet: bytes,
+    limit: int,
+    prefix: bytes = b"",
+    rule: Sentinels = NO_SENTINELS,
 ) -> dict[bytes, tuple[float, float]]:
     """Map each text of a few bytes that may be written to its ranking and its log-probability."""
     found, going = {}, [(b"", 0.0, 0.0)]

@@ -1,4 +1,5 @@
-"""An engine without a model, whose answers anybody can tell; and small random models for engines with one."""
+"""An engine without a model, whose answers anybody can tell; and small random models for engines
+with one."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +24,8 @@ from bytenmt.utf8 import whole_characters
 
 
 def made_up_text(request: Request, which: int = 0) -> bytes:
-    """The prefix, the source in capitals and a number, cut off at the limit between two characters; then the
-    sentinels that have been cut off."""
+    """The prefix, the source in capitals and a number, cut off at the limit between two characters;
+    then the sentinels that have been cut off."""
     source = request.source or b"nothing"
     text = request.prefix + source.upper() + b"%d" % (request.number + which)
     text = whole_characters(text[: request.limit])
@@ -59,7 +60,9 @@ class MadeUpEngine(Engine):
             self.running[handle] = (request, step + n_steps)
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        done = [h for h, (request, step) in self.running.items() if step > len(made_up_text(request))]
+        done = [
+            h for h, (request, step) in self.running.items() if step > len(made_up_text(request))
+        ]
         return [(handle, self._hypotheses(self.running.pop(handle)[0])) for handle in done]
 
     def drop(self, handle: int) -> None:
@@ -71,14 +74,16 @@ class MadeUpEngine(Engine):
 
     def _hypotheses(self, request: Request) -> list[Hypothesis]:
         texts = [made_up_text(request, which) for which in range(self.options.n_best)]
-        return [Hypothesis(text, -1.0 - k, (-1.0 - k) / (len(text) + 1)) for k, text in enumerate(texts)]
+        return [
+            Hypothesis(text, -1.0 - k, (-1.0 - k) / (len(text) + 1)) for k, text in enumerate(texts)
+        ]
 
 
 def made_up_translator(
     admitted: list[list[Request]] | None = None, languages: tuple[str, ...] = (), **named: Any
 ) -> Translator:
-    """A Translator of this engine. It keeps spans where its settings, `named`, say what, and splits lines
-    into sentences where it has languages."""
+    """A Translator of this engine. It keeps spans where its settings, `named`, say what, and splits
+    lines into sentences where it has languages."""
     settings = Settings.from_dict(named)
     notes = [] if admitted is None else admitted
     keep = settings.keep if settings.needs_sentinels else None
@@ -128,5 +133,6 @@ def make_run(
 
 
 def warm_up(folder: Path) -> None:
-    """Compile the decode kernels where they are not on the disk yet: the program says so on stderr, once."""
+    """Compile the decode kernels where they are not on the disk yet: the program says so on stderr,
+    once."""
     Translator.load(make_run(folder / "warm"), device="cpu").translate(["a"])

@@ -1,4 +1,5 @@
-"""Jobs of several processes, as torchrun would start them, for tests: forked from one that has imported all.
+"""Jobs of several processes, as torchrun would start them, for tests: forked from one that has
+imported all.
 
 Nothing here waits for ever: a job that has not ended in time is killed and fails its test.
 """
@@ -20,12 +21,21 @@ from bytenmt import distributed
 
 SECONDS = 60  # until a job counts as hanging; it takes about one
 FORKSERVER = multiprocessing.get_context("forkserver")
-# Imported once, before the first fork: what is missing here is imported again by each process that needs it,
-# Numba alone in a quarter of a second, and torch._dynamo, by the first optimiser, in two.
+# Imported once, before the first fork: what is missing here is imported again by each process that
+# needs it, Numba alone in a quarter of a second, and torch._dynamo, by the first optimiser, in two.
 FORKSERVER.set_forkserver_preload(
     [
-        *("bytenmt.training.run", "bytenmt.cli.main", "bytenmt.cli.line_filter", "bytenmt.api.runs"),
-        *("bytenmt.evaluation.scores", "bytenmt.decoding.translator", "bytenmt.decoding.cpu.engine"),
+        *(
+            "bytenmt.training.run",
+            "bytenmt.cli.main",
+            "bytenmt.cli.line_filter",
+            "bytenmt.api.runs",
+        ),
+        *(
+            "bytenmt.evaluation.scores",
+            "bytenmt.decoding.translator",
+            "bytenmt.decoding.cpu.engine",
+        ),
         "bytenmt.checkpoints.metrics",
         *("click.testing", "hypothesis", "msgspec", "pytest", "sacrebleu", "torch._dynamo"),
         "torch.distributed.run",
@@ -73,7 +83,9 @@ def job(
     for rank in range(size):
         ours, theirs = FORKSERVER.Pipe()
         there = environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-        process = FORKSERVER.Process(target=_child, args=(theirs, there, timeout, function, arguments))
+        process = FORKSERVER.Process(
+            target=_child, args=(theirs, there, timeout, function, arguments)
+        )
         process.start()
         theirs.close()
         running.append((process, ours))
@@ -116,8 +128,8 @@ def _child(
 
 
 def torchrun(log: Path, *arguments: str) -> int | None:
-    """Run torchrun's own program, which starts the processes, in a fork that has imported it; all that it
-    prints goes to a file. Returns the exit code.
+    """Run torchrun's own program, which starts the processes, in a fork that has imported it; all
+    that it prints goes to a file. Returns the exit code.
     """
     process = FORKSERVER.Process(target=_torchrun, args=(log, ["--standalone", *arguments]))
     process.start()

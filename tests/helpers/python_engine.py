@@ -1,7 +1,8 @@
-"""The CPU engine's interpreter as plain Python, with kernels in NumPy: references for the compiled code.
+"""The CPU engine's interpreter as plain Python, with kernels in NumPy: references for the compiled
+code.
 
-The kernels share no code with the compiled ones. Only models in float32 are supported. Kernels take addresses
-(int), as the compiled ones do.
+The kernels share no code with the compiled ones. Only models in float32 are supported. Kernels take
+addresses (int), as the compiled ones do.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ Array = npt.NDArray[np.float32]
 
 
 def as_python(function: Function, stand_ins: Mapping[Any, Callable[..., Any]]) -> Function:
-    """Return a plain Python version of a compiled function, which calls plain Python versions in turn.
+    """Return a plain Python version of a compiled function, which calls plain Python versions in
+    turn.
 
-    stand_ins: maps compiled functions to Python functions that are called instead, for those that exist as
-    machine code only or are too slow in Python.
+    stand_ins: maps compiled functions to Python functions that are called instead, for those that
+    exist as machine code only or are too slow in Python.
     """
     made = {id(compiled): instead for compiled, instead in stand_ins.items()}
 
@@ -43,7 +45,9 @@ def as_python(function: Function, stand_ins: Mapping[Any, Callable[..., Any]]) -
             scope = dict(source.__globals__)
             rest = source.__name__, source.__defaults__, source.__closure__
             made[id(value)] = FunctionType(source.__code__, scope, *rest)
-            scope.update({name: python(scope[name]) for name in source.__code__.co_names if name in scope})
+            scope.update(
+                {name: python(scope[name]) for name in source.__code__.co_names if name in scope}
+            )
         return made.get(id(value), value)
 
     return cast(Function, python(function))
@@ -180,6 +184,7 @@ def _run_in_numpy(*arguments: Any) -> None:
 
 @contextmanager
 def numpy_kernels() -> Iterator[None]:
-    """Context manager: the CPU engine and its readers run in Python with NumPy kernels, on one thread."""
+    """Context manager: the CPU engine and its readers run in Python with NumPy kernels, on one
+    thread."""
     with mock.patch.object(session, "run", _run_in_numpy):
         yield

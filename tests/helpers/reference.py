@@ -54,7 +54,10 @@ def embedded(p: Parameters, options: Options, text: bytes) -> list[Array]:
             row = hash_row(
                 sum((b + 1) * PER_BYTE**k for k, b in enumerate(reversed(word))) % 2**64, 9, n_rows
             )
-            x = x + p["embedding.ngrams.weight"][len(options["ngrams"]) * options["ngram_rows"] + row]
+            x = (
+                x
+                + p["embedding.ngrams.weight"][len(options["ngrams"]) * options["ngram_rows"] + row]
+            )
         found.append(x)
     return found
 
@@ -85,10 +88,13 @@ def output(p: Parameters, x: Array) -> Array:
 # ---- recurrent models
 
 
-def gru(p: Parameters, name: str, x: Array, h: Array, reset: str, update: str, n_inside: int = 0) -> Array:
+def gru(
+    p: Parameters, name: str, x: Array, h: Array, reset: str, update: str, n_inside: int = 0
+) -> Array:
     """One step; reset "before" or "after" the product; z can "keep" h or "take" the new.
 
-    n_inside: the last inputs, whose share of g is reset as well, as in the decoder of Cho et al. 2014,
+    n_inside: the last inputs, whose share of g is reset as well, as in the decoder of Cho et al.
+    2014,
     appendix: g = tanh(W e + r * (U h + C c)).
     """
     d, n = len(h), len(x) - n_inside
@@ -123,7 +129,8 @@ def depths(options: Options) -> tuple[int, int]:
 
 
 def top_to_top(states: list[Any], n_layers: int) -> list[Any]:
-    """The first states of so many layers: the uppermost ones; the lowest again where there are too few."""
+    """The first states of so many layers: the uppermost ones; the lowest again where there are too
+    few."""
     while len(states) < n_layers:
         states = [states[0], *states]
     return states[len(states) - n_layers :]
@@ -217,8 +224,12 @@ def luong(p: Parameters, options: Options, source: bytes, target: bytes) -> Arra
         tops.append(x)
     hidden, cell = top_to_top(hidden, n_layers), top_to_top(cell, n_layers)
 
-    if options["reverse_source"] and (options["score"] == "location" or "local" in options["attention"]):
-        tops = [tops[j] for j in range(len(tops) - 2, -1, -1)] + tops[-1:]  # as they stand in the text
+    if options["reverse_source"] and (
+        options["score"] == "location" or "local" in options["attention"]
+    ):
+        tops = [tops[j] for j in range(len(tops) - 2, -1, -1)] + tops[
+            -1:
+        ]  # as they stand in the text
     if options["score"] == "location":
         tops = tops[: options["n_locations"]]
 
@@ -239,7 +250,11 @@ def luong(p: Parameters, options: Options, source: bytes, target: bytes) -> Arra
             inner = np.tanh(p["decoder.position.hidden.weight"] @ h)
             centre = len(tops) / (1 + exp(-float(p["decoder.position.v"] @ inner)))
         if "local" in options["attention"]:
-            seen = [s for s in range(ceil(centre - width), floor(centre + width) + 1) if 0 <= s < len(tops)]
+            seen = [
+                s
+                for s in range(ceil(centre - width), floor(centre + width) + 1)
+                if 0 <= s < len(tops)
+            ]
         if options["score"] == "location":
             scores = [float(p["decoder.location.weight"][s] @ h) for s in seen]
             if options["location_softmax"] == "twice":
@@ -303,7 +318,8 @@ def taps(weight: Array, bias: Array, columns: list[Array], offsets: list[int]) -
 
 
 def multiplicative_unit(h: Array, maps: Array) -> Array:
-    """The unit of h, of whose four maps g1, g2, g3, u stand behind each other, before their functions."""
+    """The unit of h, of whose four maps g1, g2, g3, u stand behind each other, before their
+    functions."""
     d = len(h)
     g1, g2, g3 = sigmoid(maps[:d]), sigmoid(maps[d : 2 * d]), sigmoid(maps[2 * d : 3 * d])
     return g1 * np.tanh(g2 * h + g3 * np.tanh(maps[3 * d :]))
@@ -435,7 +451,9 @@ def dilations(options: Options, side: str) -> list[int]:
     return list(options[f"{side}_dilations"]) or [1] * len(options[f"{side}_layers"])
 
 
-def tanh_stack(p: Parameters, at: str, layers: Any, spread: list[int], e: list[Array]) -> list[Array]:
+def tanh_stack(
+    p: Parameters, at: str, layers: Any, spread: list[int], e: list[Array]
+) -> list[Array]:
     """A stack of Gehring et al. 2016: y = tanh(conv(y) + y)."""
     y = [normed_affine(p, f"{at}.input", x) if f"{at}.input.bias" in p else x for x in e]
     for layer, (_, k) in enumerate(layers):
@@ -446,7 +464,9 @@ def tanh_stack(p: Parameters, at: str, layers: Any, spread: list[int], e: list[A
     return [normed_affine(p, f"{at}.output", x) if f"{at}.output.bias" in p else x for x in y]
 
 
-def convs2s_encoder(p: Parameters, options: Options, e: list[Array]) -> tuple[list[Array], list[Array]]:
+def convs2s_encoder(
+    p: Parameters, options: Options, e: list[Array]
+) -> tuple[list[Array], list[Array]]:
     """Keys and values."""
     m = len(e)
     if options["encoder"] == "pooling":
@@ -516,7 +536,8 @@ def gelu(x: Array) -> Array:
 
 
 def turned(x: Array, position: int) -> Array:
-    """Su et al. 2021, eq. 34: channels i and i + e / 2 as a complex number, times exp(sqrt(-1) angle)."""
+    """Su et al. 2021, eq. 34: channels i and i + e / 2 as a complex number, times exp(sqrt(-1)
+    angle)."""
     half = len(x) // 2
     angles = position * 10_000.0 ** (-np.arange(half) / half)
     z = (x[:half] + 1j * x[half:]) * np.exp(1j * angles)
@@ -532,7 +553,9 @@ def multi_head(query: Array, keys: list[Array], values: list[Array], n_heads: in
     return np.concatenate(found)
 
 
-def self_attention(p: Parameters, at: str, x: list[Array], n_heads: int, window: int | None) -> list[Array]:
+def self_attention(
+    p: Parameters, at: str, x: list[Array], n_heads: int, window: int | None
+) -> list[Array]:
     """Each column attends to all, or to the last `window` up to its own."""
     d = len(x[0])
     qkv = [affine(p, f"{at}.qkv", layer_norm(p, f"{at}.norm", column)) for column in x]
@@ -550,7 +573,9 @@ def self_attention(p: Parameters, at: str, x: list[Array], n_heads: int, window:
 
 
 def fed_forward(p: Parameters, at: str, x: Array) -> Array:
-    return x + affine(p, f"{at}.output", gelu(affine(p, f"{at}.hidden", layer_norm(p, f"{at}.norm", x))))
+    return x + affine(
+        p, f"{at}.output", gelu(affine(p, f"{at}.hidden", layer_norm(p, f"{at}.norm", x)))
+    )
 
 
 def transformer(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
@@ -562,7 +587,9 @@ def transformer(p: Parameters, options: Options, source: bytes, target: bytes) -
             at = f"encoder.layers.{layer}"
             mixed = self_attention(p, f"{at}.self_attention", x, n_heads, None)
             x = [fed_forward(p, at, a + b) for a, b in zip(x, mixed, strict=True)]
-        memory = [affine(p, "encoder.output", layer_norm(p, "encoder.norm", column)) for column in x]
+        memory = [
+            affine(p, "encoder.output", layer_norm(p, "encoder.norm", column)) for column in x
+        ]
     x = [affine(p, "decoder.input", e) for e in embedded(p, options, target)]
     d = len(x[0])
     for layer in range(n_decoder):
@@ -571,9 +598,13 @@ def transformer(p: Parameters, options: Options, source: bytes, target: bytes) -
         x = [a + b for a, b in zip(x, mixed, strict=True)]
         if memory:
             keys = [column[layer * d : (layer + 1) * d] for column in memory]
-            values = [column[(n_decoder + layer) * d : (n_decoder + layer + 1) * d] for column in memory]
+            values = [
+                column[(n_decoder + layer) * d : (n_decoder + layer + 1) * d] for column in memory
+            ]
             name = f"{at}.cross_attention"
-            queries = [affine(p, f"{name}.query", layer_norm(p, f"{name}.norm", column)) for column in x]
+            queries = [
+                affine(p, f"{name}.query", layer_norm(p, f"{name}.norm", column)) for column in x
+            ]
             contexts = [multi_head(query, keys, values, n_heads) for query in queries]
             x = [a + affine(p, f"{name}.output", b) for a, b in zip(x, contexts, strict=True)]
         x = [fed_forward(p, at, column) for column in x]

@@ -54,7 +54,11 @@ def naive_draw(log_p: np.ndarray, u: float, options: Options) -> int:
 
 
 def naive_text(
-    log_p: Distribution, request: Request, text: int, options: Options, rule: Sentinels = NO_SENTINELS
+    log_p: Distribution,
+    request: Request,
+    text: int,
+    options: Options,
+    rule: Sentinels = NO_SENTINELS,
 ) -> tuple[bytes, float]:
     """One sampled text and its log-probability."""
     made, total = b"", 0.0
@@ -65,7 +69,9 @@ def naive_text(
             made, row, limit, request.prefix, options.no_repeat_ngram_size
         ).items():
             masked[byte] = value
-        byte = naive_draw(masked, naive_uniform(options.seed, request.number, text, len(made)), options)
+        byte = naive_draw(
+            masked, naive_uniform(options.seed, request.number, text, len(made)), options
+        )
         total += row[byte]
         if byte == EOS:
             return made, total

@@ -26,8 +26,9 @@ SMALL: dict[str, list[str]] = {
 
 
 def config(arch: str, *settings: str) -> Config:
-    """A model of a few thousand weights, with dropout, so that random states matter; validated by its bits
-    alone, because a decoded line, whose end a model has not learnt, costs more than ten updates."""
+    """A model of a few thousand weights, with dropout, so that random states matter; validated by
+    its bits alone, because a decoded line, whose end a model has not learnt, costs more than ten
+    updates."""
     common = ["model.d_embedding=8", "model.dropout=0.2", "train.max_tokens=200"]
     common += [
         "train.valid_lines=0",
@@ -68,7 +69,9 @@ def write_pairs(
 
 def nine_lines(text: Path) -> PairFiles:
     """Write a text of nine short lines, each of which is its own translation."""
-    lines = [f"{word} {other}" for word in ("eins", "zwei", "drei") for other in ("rot", "blau", "grün")]
+    lines = [
+        f"{word} {other}" for word in ("eins", "zwei", "drei") for other in ("rot", "blau", "grün")
+    ]
     text.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return PairFiles(text, text)
 
@@ -88,7 +91,9 @@ def flat(state: Any, name: str) -> dict[str, torch.Tensor]:
     """The tensors and numbers in nested dictionaries and lists, by the keys that lead to them."""
     if isinstance(state, dict | list | tuple):
         items = state.items() if isinstance(state, dict) else enumerate(state)
-        return {key: one for part, inner in items for key, one in flat(inner, f"{name}.{part}").items()}
+        return {
+            key: one for part, inner in items for key, one in flat(inner, f"{name}.{part}").items()
+        }
     return {} if state is None or isinstance(state, str) else {name: torch.as_tensor(state)}
 
 

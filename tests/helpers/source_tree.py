@@ -24,17 +24,22 @@ def imports(path: Path) -> set[str]:
 
 
 def module_imports(path: Path) -> set[str]:
-    """Return those of `imports` that are executed on import: not in functions, nor for type checkers."""
+    """Return those of `imports` that are executed on import: not in functions, nor for type
+    checkers."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in tree.body:
         inside = [
-            one for one in ast.walk(node) if one is not node and isinstance(one, ast.Import | ast.ImportFrom)
+            one
+            for one in ast.walk(node)
+            if one is not node and isinstance(one, ast.Import | ast.ImportFrom)
         ]
         is_definition = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         for_checkers = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         if not is_definition and not for_checkers:
             names = {name for one in inside for name in _names(one)}
-            assert not names, f"{path.name}: imports in a block of the module, which the cache key would miss"
+            assert not names, (
+                f"{path.name}: imports in a block of the module, which the cache key would miss"
+            )
     return {resolve(name) for node in tree.body for name in _names(node)}
 
 
@@ -51,7 +56,8 @@ def _names(node: ast.AST) -> list[str]:
 
 @cache
 def resolve(name: str) -> str:
-    """bytenmt.architectures.base.Model -> "architectures.base": the longest part that is a file or folder."""
+    """bytenmt.architectures.base.Model -> "architectures.base": the longest part that is a file or
+    folder."""
     parts = name.split(".")[1:]
     while parts and not (
         (PACKAGE.joinpath(*parts)).is_dir() or PACKAGE.joinpath(*parts).with_suffix(".py").is_file()

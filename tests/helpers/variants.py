@@ -9,14 +9,16 @@ Variant = dict[str, Any]
 
 
 def read_variants(table: str, known: Mapping[str, Variant] = {}) -> dict[str, Variant]:
-    """Return the variants of a table, a line each: its name, an architecture or a variant above or in
-    `known`, and what differs from that. A value is JSON, or a word."""
+    """Return the variants of a table, a line each: its name, an architecture or a variant above or
+    in `known`, and what differs from that. A value is JSON, or a word."""
     found: dict[str, Variant] = {}
     for line in table.strip().splitlines():
         name, base, *settings = line.split()
         found[name] = dict({**known, **found}.get(base, {"arch": base}))
         for key, value in (setting.split("=") for setting in settings):
-            found[name][key] = value if value[0].isalpha() and value not in WORDS else json.loads(value)
+            found[name][key] = (
+                value if value[0].isalpha() and value not in WORDS else json.loads(value)
+            )
     return found
 
 
@@ -124,7 +126,11 @@ OPTIONS |= crossed(
     n_layers=[1, 2],
 )
 OPTIONS |= crossed(
-    "luong", score=["dot", "general", "concat"], input_feeding=BOTH, reverse_source=BOTH, n_layers=[1, 2]
+    "luong",
+    score=["dot", "general", "concat"],
+    input_feeding=BOTH,
+    reverse_source=BOTH,
+    n_layers=[1, 2],
 )
 OPTIONS |= crossed(
     "luong-location",  # n_locations and a reversed source

@@ -19,11 +19,16 @@ def pack(text: str) -> bytes:
     names = re.findall("^== (.*)\n", text, re.MULTILINE)
     parts = dict(zip(names, re.split("^== .*\n", text, flags=re.MULTILINE)[1:], strict=True))
     types = "".join(
-        f'<Override PartName="/{name}" ContentType="{KIND}.{KINDS.get(name, name)}+xml"/>' for name in parts
+        f'<Override PartName="/{name}" ContentType="{KIND}.{KINDS.get(name, name)}+xml"/>'
+        for name in parts
     )
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as made:
-        for name, part in {"[Content_Types].xml": TYPES.format(types), **parts, "a.bin": "\0\1"}.items():
+        for name, part in {
+            "[Content_Types].xml": TYPES.format(types),
+            **parts,
+            "a.bin": "\0\1",
+        }.items():
             made.writestr(zipfile.ZipInfo(name), part, zipfile.ZIP_DEFLATED)
     return file.getvalue()
 

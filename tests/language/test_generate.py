@@ -1,4 +1,5 @@
-"""Text drawn from a model: always valid UTF-8, line ends allowed, as long as it may be, in both engines."""
+"""Text drawn from a model: always valid UTF-8, line ends allowed, as long as it may be, in both
+engines."""
 
 from dataclasses import replace
 from functools import partial
@@ -33,13 +34,14 @@ def fake(*distributions: object) -> Runtime:
     """A runtime whose engine follows a made-up distribution."""
     model = FakeDecoder(list(distributions))  # type: ignore[arg-type]
     return replace(
-        runtime_from_models([], CPU, has_source=False), make_engine=partial(TorchEngine, [model], device=CPU)
+        runtime_from_models([], CPU, has_source=False),
+        make_engine=partial(TorchEngine, [model], device=CPU),
     )
 
 
 def test_allowed_bytes_are_those_that_have_room() -> None:
-    """All whose cost, which test_utf8.py holds against Python's decoder, is in the room; but EOS of a text
-    where there is none alone, between two characters."""
+    """All whose cost, which test_utf8.py holds against Python's decoder, is in the room; but EOS of
+    a text where there is none alone, between two characters."""
     rooms = np.arange(LONGEST_CHARACTER + 1)[:, None, None]
     line, text = allowed_bytes(False), allowed_bytes(True)
     assert np.array_equal(line, decoding_cost(False) <= rooms)
@@ -50,7 +52,8 @@ def test_allowed_bytes_are_those_that_have_room() -> None:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("n_bytes", [0, 1, 2, 7, 40])
 def test_text_is_valid_and_fills_its_limit(seed: int, n_bytes: int) -> None:
-    """From any distribution, one that loves to end too; it is short only of a character that had no room."""
+    """From any distribution, one that loves to end too; it is short only of a character that had no
+    room."""
     runtime = fake(random_distribution(seed, end=20.0))
     prompt = "가\nb".encode()
     parts = list(generate(runtime, prompt, n_bytes, seed=seed))
@@ -72,7 +75,11 @@ def test_both_engines_draw_the_same_text(arch: str, tmp_path: Path) -> None:
     drawn = {
         (engine, seed): b"".join(
             generate(
-                load_runs([run], EngineSpec(engine, "cpu")), b"one\ntwo\r\n", 60, seed=seed, temperature=0.7
+                load_runs([run], EngineSpec(engine, "cpu")),
+                b"one\ntwo\r\n",
+                60,
+                seed=seed,
+                temperature=0.7,
             )
         )
         for engine in ("torch", "numba")
@@ -85,7 +92,8 @@ def test_both_engines_draw_the_same_text(arch: str, tmp_path: Path) -> None:
 def test_it_comes_as_it_is_drawn() -> None:
     model = FakeDecoder([few_bytes(0, b"abc")])
     runtime = replace(
-        runtime_from_models([], CPU, has_source=False), make_engine=partial(TorchEngine, [model], device=CPU)
+        runtime_from_models([], CPU, has_source=False),
+        make_engine=partial(TorchEngine, [model], device=CPU),
     )
     parts = generate(runtime, n_bytes=30)
     assert next(parts) and len(model.rows) == 1

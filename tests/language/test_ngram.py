@@ -1,4 +1,5 @@
-"""The n-gram beside the figures: a proper distribution, equal to its definition written in dictionaries."""
+"""The n-gram beside the figures: a proper distribution, equal to its definition written in
+dictionaries."""
 
 import math
 from collections import Counter, defaultdict
@@ -8,7 +9,11 @@ import pytest
 
 from bytenmt.language.ngram import NGram
 
-TEXT = b"the cat sat on the mat; the cats sat on that mat.\n" * 3 + bytes(range(250, 256)) + "가나다".encode()
+TEXT = (
+    b"the cat sat on the mat; the cats sat on that mat.\n" * 3
+    + bytes(range(250, 256))
+    + "가나다".encode()
+)
 
 
 def array(text: bytes) -> np.ndarray:

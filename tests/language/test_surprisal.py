@@ -30,8 +30,8 @@ def bits_of(model: AnyModel, chunk: int, *pieces: bytes) -> np.ndarray:
 
 @by_variant("name", sorted(MAIN))
 def test_stream_equals_whole(name: str) -> None:
-    """Many chunks and one; all variants of the architectures obey the same (test_contract.py). Pieces of a
-    text change no bit, since stdin arrives in other ones than a file."""
+    """Many chunks and one; all variants of the architectures obey the same (test_contract.py).
+    Pieces of a text change no bit, since stdin arrives in other ones than a file."""
     model, text = make(name), some_text(110)
     whole = bits_of(model, len(text), text)
     for chunk, n in ((1, 12), (7, 40), (64, 110)):

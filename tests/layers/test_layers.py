@@ -31,7 +31,9 @@ def assert_close(actual: list[Tensor], expected: list[Tensor], tolerance: float)
 
 
 @pytest.mark.parametrize("batch", [(), (3,)])
-@pytest.mark.parametrize(("rows", "d_input", "d_output", "steps"), [(1, 4, 3, 1), (5, 1, 6, 2), (4, 7, 1, 5)])
+@pytest.mark.parametrize(
+    ("rows", "d_input", "d_output", "steps"), [(1, 4, 3, 1), (5, 1, 6, 2), (4, 7, 1, 5)]
+)
 @pytest.mark.parametrize("kind", [torch.float64, torch.float32])
 def test_deferred_products_equal_plain_ones(
     batch: tuple[int, ...], rows: int, d_input: int, d_output: int, steps: int, kind: torch.dtype
@@ -48,7 +50,9 @@ def test_deferred_products_equal_plain_ones(
             actual.append(y)
         return torch.stack(actual)
 
-    actual, expected = (gradients(lambda f=f: run(f), [matrix, x]) for f in (deferred_product, plain_product))
+    actual, expected = (
+        gradients(lambda f=f: run(f), [matrix, x]) for f in (deferred_product, plain_product)
+    )
     assert_close(actual, expected, 1e-12 if kind == torch.float64 else 1e-5)
 
 
@@ -103,7 +107,9 @@ def scores(score: AdditiveScore, keys: Tensor, queries: Tensor) -> list[Tensor]:
     return gradients(run, [keys, queries, score.v, score.query.weight])
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (3, 1, 7, 5), (2, 3, 4, 64), (5, 1, 2, 131), (4, 2, 9, 192)])
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 1, 1), (3, 1, 7, 5), (2, 3, 4, 64), (5, 1, 2, 131), (4, 2, 9, 192)]
+)
 def test_fused_additive_scores_equal_plain_ones(
     shape: tuple[int, int, int, int], threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,10 +128,12 @@ def test_fused_additive_scores_equal_plain_ones(
     assert_close(actual, expected, 1e-5)
 
 
-@pytest.mark.parametrize(("of_keys", "of_queries"), [(8, 8), (30, 30), (200, 200), (60, 0.1), (0.1, 60)])
+@pytest.mark.parametrize(
+    ("of_keys", "of_queries"), [(8, 8), (30, 30), (200, 200), (60, 0.1), (0.1, 60)]
+)
 def test_large_additive_scores_take_the_plain_form(of_keys: float, of_queries: float) -> None:
-    """Near the limit the fused form is exact still, beyond it tanh is computed as such, so that exponentials
-    never overflow, whichever side is large."""
+    """Near the limit the fused form is exact still, beyond it tanh is computed as such, so that
+    exponentials never overflow, whichever side is large."""
     score, keys, queries = additive_inputs(2, 1, 3, 6)
     with torch.no_grad():
         keys.mul_(of_keys)
@@ -156,7 +164,8 @@ KINDS = [torch.float32, torch.bfloat16, torch.float64]
 def test_dropout_zeroes_its_share_and_scales_the_rest(
     shape: tuple[int, ...], probability: float, kind: torch.dtype
 ) -> None:
-    """Each element is 0 or 1 / (1 - p); their share is p to five standard deviations; so is the gradient."""
+    """Each element is 0 or 1 / (1 - p); their share is p to five standard deviations; so is the
+    gradient."""
     torch.manual_seed(0)
     x = torch.ones(shape, dtype=kind, requires_grad=True)
     y = drop(x, probability, training=True)

@@ -1,4 +1,5 @@
-"""Test that PyTorch's kernels for whole sequences, which run on CUDA, equal our loop; here on the CPU.
+"""Test that PyTorch's kernels for whole sequences, which run on CUDA, equal our loop; here on the
+CPU.
 
 The CPU's kernels share the interface with cuDNN's.
 """
@@ -31,7 +32,10 @@ MODELS = {
     for name, options in OPTIONS.items()
     if name != "seq2seq-cho"  # its single layers read otherwise
     and (
-        (options["arch"] == "seq2seq" and ("after" in options.values() or options.get("cell") == "lstm"))
+        (
+            options["arch"] == "seq2seq"
+            and ("after" in options.values() or options.get("cell") == "lstm")
+        )
         or (options["arch"] == "luong" and "local" not in name and "location" not in name)
     )
 }
@@ -45,17 +49,22 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     run = sequence_kernels._run
     monkeypatch.setattr("bytenmt.layers.recurrent.has_sequence_kernels", lambda x: x.shape[1] > 1)
     monkeypatch.setattr(
-        sequence_kernels, "_run", lambda kernel, *rest: called.append(kernel.__name__) or run(kernel, *rest)
+        sequence_kernels,
+        "_run",
+        lambda kernel, *rest: called.append(kernel.__name__) or run(kernel, *rest),
     )
     return called
 
 
 def read(cell: GRU | LSTM, lengths: Tensor | None, autocast: bool = False) -> list[Tensor]:
-    """The states within the lengths and the last state of a layer on random inputs, and the gradients by its
-    weights, the inputs and the first state."""
+    """The states within the lengths and the last state of a layer on random inputs, and the
+    gradients by its weights, the inputs and the first state."""
     draw = torch.Generator().manual_seed(3)
     x = torch.randn(3, 5, 6, generator=draw).requires_grad_()
-    state = [torch.randn(3, 7, generator=draw).requires_grad_() for _ in range(1 + isinstance(cell, LSTM))]
+    state = [
+        torch.randn(3, 7, generator=draw).requires_grad_()
+        for _ in range(1 + isinstance(cell, LSTM))
+    ]
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         states, after = cell(x, state, lengths)
     if lengths is not None:
@@ -70,7 +79,9 @@ def read(cell: GRU | LSTM, lengths: Tensor | None, autocast: bool = False) -> li
 
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "padded"])
 @pytest.mark.parametrize("name", CELLS)
-def test_layers_equal_the_loop(name: str, lengths: Tensor | None, request: pytest.FixtureRequest) -> None:
+def test_layers_equal_the_loop(
+    name: str, lengths: Tensor | None, request: pytest.FixtureRequest
+) -> None:
     """States, last states of padded rows and gradients in float32; in bf16 within its rounding."""
     torch.manual_seed(2)
     cell = CELLS[name]()

@@ -17,7 +17,8 @@ from bytenmt.layers.recurrent import GRU, LSTM, GRUReset, GRUUpdate
 # ---- the same in every run
 
 D, N, Q, S = 16, 4, 2, 5  # components, sentences or rows, queries, source positions
-WITH_SCRATCH = {  # kernels with memory of their own: what they are called with, and the shapes of its arrays
+# kernels with memory of their own: what they are called with, and the shapes of its arrays
+WITH_SCRATCH = {
     "normalise": (fused_norm.normalise, [(N, D), (D,), (D,), 1e-5, (N, D), (N, 2), 0, N]),
     "norm_gradients": (
         fused_norm.norm_gradients,
@@ -53,8 +54,8 @@ def allotted(n: int) -> Array:
 
 
 def with_one_behind(n: int, m: int, buffers: list[Array]) -> tuple[Array, Array]:
-    """n float32, and m more that begin less than four vectors behind their end; the others that were tried
-    are kept: memory given back would be given out before what the caller gives back."""
+    """n float32, and m more that begin less than four vectors behind their end; the others that
+    were tried are kept: memory given back would be given out before what the caller gives back."""
     for _ in range(10_000):
         before, behind = allotted(n), allotted(m)
         buffers += [before, behind]
@@ -68,8 +69,8 @@ def with_one_behind(n: int, m: int, buffers: list[Array]) -> tuple[Array, Array]
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", WITH_SCRATCH)
 def test_a_kernels_result_is_the_same_wherever_its_memory_lies(name: str, seed: int) -> None:
-    """Also right behind an array that it reads. Compiled code that looks whether what it writes begins within
-    a few vectors of what it reads adds one by one there, and in lanes elsewhere."""
+    """Also right behind an array that it reads. Compiled code that looks whether what it writes
+    begins within a few vectors of what it reads adds one by one there, and in lanes elsewhere."""
     kernel, given = WITH_SCRATCH[name]
     draw = np.random.default_rng(seed)
     shapes = [x for x in given if isinstance(x, tuple)]
@@ -111,7 +112,8 @@ def curves(x: Array, y: Array) -> None:
 
 
 def test_bf16_is_rounded_as_pytorch_does_it() -> None:
-    """Every bf16 number, what lies halfway to the next and just beside that; infinities; a NaN stays one."""
+    """Every bf16 number, what lies halfway to the next and just beside that; infinities; a NaN
+    stays one."""
     upper = torch.arange(1 << 16, dtype=torch.int64)
     bits = torch.cat([upper << 16 | low for low in (0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF)])
     numbers = bits.to(torch.uint32).view(torch.float32)
@@ -146,15 +148,19 @@ for how in combinations(RESETS, UPDATES):
     CELLS["gru-" + "-".join(how)] = lambda d_input, d, how=how: GRU(d_input, d, *how)  # type: ignore[misc]
 
 
-def unrolled(cell: GRU | LSTM, x: Tensor, state: list[Tensor], autocast: bool = False) -> list[Tensor]:
-    """All h of a cell over x (rows, t, d_input) and its last state; and the gradients by its weights, x and
-    the first state, where every number counts, each by its own random weight."""
+def unrolled(
+    cell: GRU | LSTM, x: Tensor, state: list[Tensor], autocast: bool = False
+) -> list[Tensor]:
+    """All h of a cell over x (rows, t, d_input) and its last state; and the gradients by its
+    weights, x and the first state, where every number counts, each by its own random weight."""
     x, state = x.clone().requires_grad_(), [part.clone().requires_grad_() for part in state]
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         states, after = cell(x, state)
     found, draw = [states, *after], torch.Generator().manual_seed(5)
     weights = [torch.randn(part.shape, generator=draw, dtype=torch.float64) for part in found]
-    loss = sum((part * weight.to(part.dtype)).sum() for part, weight in zip(found, weights, strict=True))
+    loss = sum(
+        (part * weight.to(part.dtype)).sum() for part, weight in zip(found, weights, strict=True)
+    )
     assert isinstance(loss, Tensor)
     return [
         *(part.detach() for part in found),
@@ -168,12 +174,15 @@ def unrolled(cell: GRU | LSTM, x: Tensor, state: list[Tensor], autocast: bool = 
 def test_fused_cells_equal_plain_ones(
     name: str, rows: int, t: int, d: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Float32 agrees with float64, which is never fused, up to rounding; bf16 is as close as autocast of the
-    plain form."""
+    """Float32 agrees with float64, which is never fused, up to rounding; bf16 is as close as
+    autocast of the plain form."""
     torch.manual_seed(d)
     cell, exact = CELLS[name](6, d), CELLS[name](6, d).double()
     exact.load_state_dict(cell.state_dict())
-    x, state = torch.randn(rows, t, 6), [torch.randn(rows, d) for _ in range(1 + isinstance(cell, LSTM))]
+    x, state = (
+        torch.randn(rows, t, 6),
+        [torch.randn(rows, d) for _ in range(1 + isinstance(cell, LSTM))],
+    )
     steps: list[str] = []
     for kernel in ("gru_state", "lstm_state"):
         call = getattr(fused_cells, kernel)
@@ -210,7 +219,9 @@ def test_cells_are_fused_in_training_alone() -> None:
     half_trained = GRU(3, 4)
     half_trained.candidate.requires_grad_(False)
     assert is_fused(GRU(3, 4))
-    assert not any(map(is_fused, (GRU(3, 4).double(), GRU(3, 4).requires_grad_(False), half_trained)))
+    assert not any(
+        map(is_fused, (GRU(3, 4).double(), GRU(3, 4).requires_grad_(False), half_trained))
+    )
     with torch.no_grad():
         assert not is_fused(GRU(3, 4))
 
@@ -222,7 +233,9 @@ def test_a_nan_goes_through_a_fused_cell() -> None:
         states, _ = cell(torch.full((1, 2, 3), math.nan), (torch.zeros(1, 4),))
     states.sum().backward()
     assert (
-        states.isnan().all() and cell.input.weight.grad is not None and cell.input.weight.grad.isnan().all()
+        states.isnan().all()
+        and cell.input.weight.grad is not None
+        and cell.input.weight.grad.isnan().all()
     )
 
 

@@ -22,8 +22,8 @@ KEPT = "[X7X] of {name} <b>at</b> https://a.b/c %1$s x@y.org"
 KO = {"language": "ko", "confidence": 100.0}
 HTML = '<p title="x">one &amp; <b>two</b></p><script>if (a<b) {}</script>'
 
-# In which way, and what besides HELLO, clients send to /translate; the translation; the answer's other
-# fields.
+# In which way, and what besides HELLO, clients send to /translate; the translation; the answer's
+# other fields.
 ANSWERS: list[tuple[str, dict[str, Any], str | list[str], dict[str, Any]]] = [
     ("json", {}, "HELLO0", {}),
     ("data", {}, "HELLO0", {}),  # libretranslatepy
@@ -39,7 +39,12 @@ ANSWERS: list[tuple[str, dict[str, Any], str | list[str], dict[str, Any]]] = [
     ("json", {"q": "  one\r\n\r\n\ttwo \n"}, "  ONE0\r\n\r\n\tTWO0 \n", {}),
     ("json", {"q": " \n"}, " \n", {}),
     ("json", {"q": KEPT}, KEPT.replace("of", "OF").replace("at", "AT") + "0", {}),
-    ("json", {"q": "https://x.org/a\ninfo@x.org\n{name}"}, "https://x.org/a\ninfo@x.org\n{name}", {}),
+    (
+        "json",
+        {"q": "https://x.org/a\ninfo@x.org\n{name}"},
+        "https://x.org/a\ninfo@x.org\n{name}",
+        {},
+    ),
     (
         "json",
         {"format": "html", "q": HTML},
@@ -61,7 +66,12 @@ ANSWERS: list[tuple[str, dict[str, Any], str | list[str], dict[str, Any]]] = [
     # The server has a term (dog, Hund).
     ("json", {"q": "a dog"}, "A Hund0", {}),
     # The language is found out; of a list it is one.
-    ("json", {"q": "안녕하세요", "source": "auto", "target": "en"}, "안녕하세요0", {"detectedLanguage": KO}),
+    (
+        "json",
+        {"q": "안녕하세요", "source": "auto", "target": "en"},
+        "안녕하세요0",
+        {"detectedLanguage": KO},
+    ),
     (
         "json",
         {"q": ["안녕하세요", "ok"], "source": "auto", "target": "en"},
@@ -75,11 +85,15 @@ def test_what_clients_of_translate_are_answered() -> None:
     with client(terms=[Term("dog", "Hund")]) as asked:
         for way, fields, translated, more in ANSWERS:
             answer = asked.post("/translate", **{way: {**HELLO, **fields}})
-            assert (answer.status_code, answer.json()) == (200, {"translatedText": translated, **more}), (
-                fields
-            )
+            assert (answer.status_code, answer.json()) == (
+                200,
+                {"translatedText": translated, **more},
+            ), fields
         parts = {name: (None, value) for name, value in HELLO.items()}
-        for sent in ({"files": parts}, {"content": json.dumps(HELLO)}):  # multipart, and JSON without a type
+        for sent in (
+            {"files": parts},
+            {"content": json.dumps(HELLO)},
+        ):  # multipart, and JSON without a type
             assert asked.post("/translate", **sent).json() == {"translatedText": "HELLO0"}
 
 
@@ -90,8 +104,16 @@ REFUSALS: list[tuple[dict[str, Any], int, str]] = [
     ({"target": ["de", "en"]}, 400, "$.target"),
     ({"target": "xx"}, 400, "'xx' is not a served language"),
     ({"source": "ko"}, 400, "no model translates from ko into de"),  # though over en it could
-    ({"source": "auto", "target": "ko", "q": "hello you there"}, 400, "no model translates from en"),
-    ({"source": "auto", "q": "Je ne comprends pas ce que vous dites."}, 400, "French (fr), as detected"),
+    (
+        {"source": "auto", "target": "ko", "q": "hello you there"},
+        400,
+        "no model translates from en",
+    ),
+    (
+        {"source": "auto", "q": "Je ne comprends pas ce que vous dites."},
+        400,
+        "French (fr), as detected",
+    ),
     ({"source": "auto", "q": "Γεια σου, κόσμε"}, 400, "the text is in Greek (el), as detected"),
     ({"format": "pdf"}, 400, "$.format"),
     ({"alternatives": -1}, 400, "$.alternatives"),
@@ -125,21 +147,31 @@ BAD_BODIES: list[tuple[bytes, str, int, str]] = [
 def test_what_is_no_request_is_told_why() -> None:
     with client(limits=Limits(characters=200)) as asked:
         assert asked.post("/translate", json={**HELLO, "q": ["a"] * 200}).status_code == 200
-        answers = [(asked.post("/translate", json={**HELLO, **fields}), *told) for fields, *told in REFUSALS]
+        answers = [
+            (asked.post("/translate", json={**HELLO, **fields}), *told)
+            for fields, *told in REFUSALS
+        ]
         for body, kind, *told in BAD_BODIES:
-            answers.append((asked.post("/translate", content=body, headers={"content-type": kind}), *told))
+            answers.append(
+                (asked.post("/translate", content=body, headers={"content-type": kind}), *told)
+            )
         # Any page can make a browser ask by GET.
         answers.append((asked.get("/translate", params=HELLO), 405, "Method Not Allowed"))
         assert answers[-1][0].headers["allow"] == "POST"
         answers.append((asked.get("/none"), 404, "Not Found"))
     for answer, status, reason in answers:
-        assert (answer.status_code, list(answer.json())) == (status, ["error"]), answer.request.content
+        assert (answer.status_code, list(answer.json())) == (status, ["error"]), (
+            answer.request.content
+        )
         assert reason in answer.json()["error"]
 
 
 def events(text: str) -> list[tuple[str, Any]]:
     blocks = [block.split("\n") for block in text.split("\n\n")[:-1]]
-    return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in blocks]
+    return [
+        (name.removeprefix("event: "), json.loads(data.removeprefix("data: ")))
+        for name, data in blocks
+    ]
 
 
 @pytest.mark.parametrize(("source", "target"), [("ko", "en"), ("en", "en")])
@@ -164,7 +196,9 @@ def test_other_streams() -> None:
         assert asked.post("/translate", json=HELLO, headers=SSE).status_code == 403
     with client() as asked:
         for more in ({"q": ["a", "b"]}, {"q": "<p>a", "format": "html"}):
-            ((name, data),) = events(asked.post("/translate", json={**HELLO, **more}, headers=SSE).text)
+            ((name, data),) = events(
+                asked.post("/translate", json={**HELLO, **more}, headers=SSE).text
+            )
             assert name == "done" and data["translatedText"] in (["A0", "B0"], "<p>A0</p>")
         refused = asked.post("/translate", json={**HELLO, "target": "xx"}, headers=SSE)
         assert refused.status_code == 400
@@ -194,7 +228,9 @@ def test_files() -> None:
         assert asked.get(url.replace("/download_file/", "/download_file/x")).status_code == 404
         made = asked.get(upload("a.po", po).json()["translatedFileUrl"]).text
         assert 'msgstr "%d DOGS0"' in made
-        url = upload("a.html", KOREAN.encode(), source="auto", target="en").json()["translatedFileUrl"]
+        url = upload("a.html", KOREAN.encode(), source="auto", target="en").json()[
+            "translatedFileUrl"
+        ]
         assert asked.get(url).text == KOREAN.replace('"ko"', '"en"').replace("</p>", "0</p>")
         for name in ("a.exe", "", "txt", "a.csv", "a.json"):
             refused = upload(name, b"caf\xe9")
@@ -219,7 +255,9 @@ def test_what_is_deleted_cannot_be_downloaded(monkeypatch: pytest.MonkeyPatch) -
 
     sent: dict[str, Any] = {"data": HELLO, "files": {"file": ("a.txt", b"x")}}
     with client() as asked:
-        first, second = (asked.post("/translate_file", **sent).json()["translatedFileUrl"] for _ in range(2))
+        first, second = (
+            asked.post("/translate_file", **sent).json()["translatedFileUrl"] for _ in range(2)
+        )
         monkeypatch.setattr(module, "KEPT_BYTES", 3)
         asked.post("/translate_file", **sent)
         assert [asked.get(url).status_code for url in (first, second)] == [404, 404]
@@ -232,11 +270,20 @@ def test_suggestions_are_texts_to_train_on(tmp_path: Path) -> None:
     with client(suggestions=tmp_path) as asked:
         sent = {**HELLO, "q": "one\ttwo\n", "s": "eins\r\nzwei\u2028drei"}
         assert asked.post("/suggest", data=sent).json() == {"success": True}
-        assert asked.post("/suggest", json={**HELLO, "s": "hallo", "source": "en"}).status_code == 200
-        for wrong in ({**sent, "q": " \n"}, HELLO, {**sent, "target": "../x"}, {**sent, "target": "en"}):
+        assert (
+            asked.post("/suggest", json={**HELLO, "s": "hallo", "source": "en"}).status_code == 200
+        )
+        for wrong in (
+            {**sent, "q": " \n"},
+            HELLO,
+            {**sent, "target": "../x"},
+            {**sent, "target": "en"},
+        ):
             assert asked.post("/suggest", json=wrong).status_code == 400
         (tmp_path / "de-en.tsv").mkdir()
-        assert asked.post("/suggest", json={**sent, "source": "de", "target": "en"}).status_code == 500
+        assert (
+            asked.post("/suggest", json={**sent, "source": "de", "target": "en"}).status_code == 500
+        )
     assert (tmp_path / "en-de.tsv").read_bytes() == b"one two\teins zwei drei\nhello\thallo\n"
     with client() as asked:
         assert asked.post("/suggest", data={**HELLO, "s": "hallo"}).status_code == 403
@@ -258,7 +305,9 @@ def test_what_clients_ask_first() -> None:
         spec = asked.get("/spec").json()
     assert set(spec["paths"]) == {route.path for route in made_up_app()._routes}
     content = spec["paths"]["/translate"]["post"]["requestBody"]["content"]
-    body = spec["components"]["schemas"][content["application/json"]["schema"]["$ref"].rpartition("/")[2]]
+    body = spec["components"]["schemas"][
+        content["application/json"]["schema"]["$ref"].rpartition("/")[2]
+    ]
     assert set(body["required"]) == {"q", "target"} and "alternatives" in body["properties"]
 
 
@@ -272,9 +321,13 @@ def test_the_page_asks_nobody_else() -> None:
     assert "unsafe" not in policy and "*" not in policy
     assert not re.search(r"https?://|//[a-z]|\son[a-z]+=|\sstyle=|<style", page.text)
     assert not re.search(r"https?://|innerHTML|eval\(", script.text)
-    for field in re.findall(r'<label[^>]*for="(\w+)"', page.text):  # each names a field that is there
+    for field in re.findall(
+        r'<label[^>]*for="(\w+)"', page.text
+    ):  # each names a field that is there
         assert f'id="{field}"' in page.text
-    assert set(re.findall(r'\$\("(\w+)"\)', script.text)) <= set(re.findall(r'id="(\w+)"', page.text))
+    assert set(re.findall(r'\$\("(\w+)"\)', script.text)) <= set(
+        re.findall(r'id="(\w+)"', page.text)
+    )
 
 
 def test_metrics_and_a_failure_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -306,6 +359,10 @@ def test_metrics_and_a_failure_in_the_log(caplog: pytest.LogCaptureFixture) -> N
     ):
         assert any(line.startswith(beginning) for line in lines), beginning
     logged = "\n".join(caplog.messages).replace("{token}/{name}", "")
-    for message in ("failed: RuntimeError: the inside of it", "POST /translate 200", "GET (unknown) 404"):
+    for message in (
+        "failed: RuntimeError: the inside of it",
+        "POST /translate 200",
+        "GET (unknown) 404",
+    ):
         assert message in logged
     assert not re.search("hello|token/|/name|secret", logged)

@@ -1,7 +1,8 @@
-"""Documents are read in child processes: no file holds up the server, whatever it makes its reader do.
+"""Documents are read in child processes: no file holds up the server, whatever it makes its reader
+do.
 
-Nothing here is timed: a child that is held up waits for a file, which a test writes when it has seen that the
-others go on.
+Nothing here is timed: a child that is held up waits for a file, which a test writes when it has
+seen that the others go on.
 """
 
 import asyncio
@@ -42,7 +43,8 @@ def source(name: str) -> list[DocumentSource]:
 
 
 def test_a_document_is_read_and_written() -> None:
-    """Several at once, as in this process; one that is refused says why, with a name that tells nothing."""
+    """Several at once, as in this process; one that is refused says why, with a name that tells
+    nothing."""
 
     async def ask(pool: DocumentPool) -> None:
         pages = [
@@ -54,7 +56,10 @@ def test_a_document_is_read_and_written() -> None:
         assert lines == [*LINES, [("three",), ("four",)], []]
         translations = [[LineTranslation(("x ", *line)) for line in own] for own in lines]
         files = await pool.run("a", write, pages, translations)
-        assert files == list(map(write, pages, translations)) and files[0] == b"<p>x One <b>two</b>.</p>"
+        assert (
+            files == list(map(write, pages, translations))
+            and files[0] == b"<p>x One <b>two</b>.</p>"
+        )
         for name, data, why in (
             ("secret.json", b"{", "the file.json: not json: .* line 1"),
             ("a.json", b"[" * 9_000, "the file.json: not json"),
@@ -71,7 +76,9 @@ def test_a_document_is_read_and_written() -> None:
 @pytest.mark.parametrize("what", ["spin", "memory", "xml", "crash", "fault"])
 def test_a_hostile_document_ends_its_child_alone(hostile: None, what: str) -> None:
     async def ask(pool: DocumentPool) -> None:
-        with pytest.raises(ValueError if what == "fault" else Refusal, match="a fault|too much") as raised:
+        with pytest.raises(
+            ValueError if what == "fault" else Refusal, match="a fault|too much"
+        ) as raised:
             await pool.run("a", read, source(what))
         assert what == "fault" or raised.value.status == 413  # type: ignore[attr-defined]
         assert await pool.run("a", read, source("a.txt")) == [[("text",)]]
@@ -85,7 +92,8 @@ def test_a_client_waits_for_its_own_documents_alone(hostile: None, tmp_path: Pat
 
     async def ask(pool: DocumentPool) -> None:
         held_up = [
-            asyncio.create_task(pool.run("one", read, source(f"until:{tmp_path / name}"))) for name in "abc"
+            asyncio.create_task(pool.run("one", read, source(f"until:{tmp_path / name}")))
+            for name in "abc"
         ]
         assert await pool.run("another", read, source("a.txt")) == [[("text",)]]
         assert not any(task.done() for task in held_up)

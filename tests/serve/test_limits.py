@@ -32,7 +32,11 @@ def test_a_client_has_a_share_of_the_queue() -> None:
     with queue.admitted("alice", share):
         with pytest.raises(Refusal, match="of this client"), queue.admitted("alice", 1):
             pass
-        with queue.admitted("bob", share), queue.admitted("carol", share), queue.admitted("dave", share):
+        with (
+            queue.admitted("bob", share),
+            queue.admitted("carol", share),
+            queue.admitted("dave", share),
+        ):
             assert queue.is_full
             with pytest.raises(Refusal, match="too many requests are"), queue.admitted("eve", 1):
                 pass
@@ -58,9 +62,15 @@ def test_retry_after_is_the_work_that_is_queued(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(TimeoutError), queue.admitted("a", 9000):  # an empty queue refuses nothing
         now += 120.0
         raise TimeoutError  # it tells nothing of the speed
-    with queue.admitted("a", 1000), queue.admitted("b", 500):  # though the last of a group take no time
+    with (
+        queue.admitted("a", 1000),
+        queue.admitted("b", 500),
+    ):  # though the last of a group take no time
         assert queue.retry_after() == pytest.approx(30, abs=1)
-        with pytest.raises(Refusal, match="are waiting: try again in 30 s"), queue.admitted("c", 2000):
+        with (
+            pytest.raises(Refusal, match="are waiting: try again in 30 s"),
+            queue.admitted("c", 2000),
+        ):
             pass  # together more than half of the time until its deadline
     assert queue.retry_after() == 1
 
@@ -76,7 +86,9 @@ def test_what_counts_as_one_client() -> None:
     ):
         assert account_of(None, (), address) == expected
     keys = ["secret", "other"]
-    accounts = [account_of(key, keys, address) for key in keys for address in ("1.1.1.1", "2.2.2.2")]
+    accounts = [
+        account_of(key, keys, address) for key in keys for address in ("1.1.1.1", "2.2.2.2")
+    ]
     assert accounts[0] == accounts[1] != accounts[2] and "secret" not in accounts[0]
 
 

@@ -18,7 +18,9 @@ from bytenmt.cli.main import main
 from bytenmt.serve.work_queue import Limits
 from tools.served import ServerProcess, run_server
 
-LINES = "\n".join(f"{number:03}{'y' * 997}" for number in range(80))  # more than an engine takes at once
+LINES = "\n".join(
+    f"{number:03}{'y' * 997}" for number in range(80)
+)  # more than an engine takes at once
 POST = b"POST /translate HTTP/1.1\r\nhost: localhost\r\n"
 PATIENT = Limits(characters=5_000_000, seconds=SECONDS)
 
@@ -57,10 +59,14 @@ def test_who_leaves_is_not_decoded_for(accept: str) -> None:
         with socket.create_connection(address, SECONDS) as asked:
             asked.sendall(request(LINES, accept))
             assert gate.began.wait(SECONDS)
-        wait_until(lambda: not server.server_state.tasks, "a request is in flight whose client has gone")
+        wait_until(
+            lambda: not server.server_state.tasks, "a request is in flight whose client has gone"
+        )
         gate.open.set()
         assert b" 200 OK" in answer_to(address, request(more="connection: close\r\n"))
-        assert app.service.queue.n_requests == 0 and len(gate.lines()) < 80, "lines that nobody waits for"
+        assert app.service.queue.n_requests == 0 and len(gate.lines()) < 80, (
+            "lines that nobody waits for"
+        )
 
 
 @pytest.mark.parametrize("is_forced", [False, True])
@@ -81,9 +87,15 @@ def test_it_ends_when_it_has_answered(is_forced: bool, caplog: pytest.LogCapture
         answers = [one.result(SECONDS) for one in coming]
     gate.open.set()
     assert [b" 503 " in one for one in answers] == [is_forced, False]
-    assert all((b'{"error":"the server is about to end"}' if is_forced else b"A0") in one for one in answers)
+    assert all(
+        (b'{"error":"the server is about to end"}' if is_forced else b"A0") in one
+        for one in answers
+    )
     assert (b"event: error" in answers[1]) == is_forced and "Exception" not in caplog.text
-    assert sum("POST /translate" in line for line in caplog.messages) == 2 and " 499 " not in caplog.text
+    assert (
+        sum("POST /translate" in line for line in caplog.messages) == 2
+        and " 499 " not in caplog.text
+    )
     assert [b"connection: close" in one for one in answers if b"event: " not in one] == [True]
 
 
@@ -107,7 +119,9 @@ finally:
 
 
 @pytest.mark.slow
-def test_the_command_ends_when_it_has_answered_and_needs_no_pytorch(run: Path, tmp_path: Path) -> None:
+def test_the_command_ends_when_it_has_answered_and_needs_no_pytorch(
+    run: Path, tmp_path: Path
+) -> None:
     (tmp_path / "keys").write_text("# none\n\nother\nsecret\n")
     arguments = ("-m", f"ko-en={run}", "--api-keys", tmp_path / "keys", "--max-len-b", "400")
     with run_server(tmp_path, *arguments, program=WATCHED) as server:
@@ -130,7 +144,8 @@ def in_flight(server: ServerProcess) -> int:
 
 
 def test_every_option_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Environment variables have the effect of options, which take precedence; an unknown one is an error."""
+    """Environment variables have the effect of options, which take precedence; an unknown one is an
+    error."""
     command = main.get_command(None, "serve")  # type: ignore[arg-type]
     assert command is not None
     values = "MAX_QUEUE=7", "MODELS=en-de=a de-en=b", "BEAM=3", "REVERSE=true", "KEEP=urls"
@@ -142,7 +157,9 @@ def test_every_option_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["reverse"] is True and found["keep"] == ""
     monkeypatch.setenv("BYTENMT_SERVE_API_KEY", "secret")
     result = invoke("serve")
-    assert result.exit_code == 2 and "BYTENMT_SERVE_API_KEY is no variable of serve" in result.stderr
+    assert (
+        result.exit_code == 2 and "BYTENMT_SERVE_API_KEY is no variable of serve" in result.stderr
+    )
 
 
 def test_what_cannot_be_served_is_one_line(
@@ -164,25 +181,39 @@ def test_what_cannot_be_served_is_one_line(
             (("-m", pair, "--glossary", "terms"), "--glossary terms: expected"),
             (("-m", pair, "--glossary", f"ko-en={tmp_path / 'none'}"), "cannot be read"),
             (("-m", pair, "--timeout", "0"), "--timeout"),
-            (("-m", pair, "--allowed-origin", "example.org"), "--allowed-origin example.org: expected * or"),
-            (("-m", pair, "--allowed-origin", "https://a.org/"), "--allowed-origin https://a.org/: expected"),
+            (
+                ("-m", pair, "--allowed-origin", "example.org"),
+                "--allowed-origin example.org: expected * or",
+            ),
+            (
+                ("-m", pair, "--allowed-origin", "https://a.org/"),
+                "--allowed-origin https://a.org/: expected",
+            ),
             (
                 ("-m", pair, "--allowed-host", "https://a.org"),
                 "--allowed-host https://a.org: expected a name",
             ),
-            (("-m", pair, "--trusted-proxy", "proxy"), "--trusted-proxy: 'proxy' does not appear to be an"),
+            (
+                ("-m", pair, "--trusted-proxy", "proxy"),
+                "--trusted-proxy: 'proxy' does not appear to be an",
+            ),
             (("-m", f"ko-en={tmp_path / 'none'}"), "none"),
             (("-m", f"ko-en={text}"), "is a language model"),
-            (("-m", f"ko-en={text}", "--reverse", "--beam-size", "2"), "--reverse has no effect: no model"),
+            (
+                ("-m", f"ko-en={text}", "--reverse", "--beam-size", "2"),
+                "--reverse has no effect: no model",
+            ),
             (("-m", pair, "--port", taken.getsockname()[1]), "cannot listen on 127.0.0.1"),
             ((), "Missing the model"),
         ]
         for arguments, reason in rows:
             port = () if "--port" in arguments else ("--port", "0")
             done = invoke("serve", *map(str, (*arguments, *port)))
-            assert done.exit_code in (1, 2) and "Traceback" not in done.output and reason in done.output, (
-                done.output
-            )
+            assert (
+                done.exit_code in (1, 2)
+                and "Traceback" not in done.output
+                and reason in done.output
+            ), done.output
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.delitem(sys.modules, "bytenmt.serve.server")
     assert "bytenmt[serve]" in invoke("serve", "-m", pair).output
@@ -195,7 +226,11 @@ def test_a_trusted_proxy_tells_the_address_of_the_client(caplog: pytest.LogCaptu
     told = "x-forwarded-for: 6.6.6.6, 1.2.3.4\r\nconnection: close\r\n"
     with serving(made_up_app("en-de")) as (server, address):
         answer_to(address, request(more=told))
-        assert caplog.messages[-1].startswith("127.0.0.1 POST /translate 200")  # nobody believes a client
+        assert caplog.messages[-1].startswith(
+            "127.0.0.1 POST /translate 200"
+        )  # nobody believes a client
         server.config.loaded_app = ProxyHeadersMiddleware(server.config.loaded_app, ["127.0.0.1"])
         answer_to(address, request(more=told))
-        assert caplog.messages[-1].startswith("1.2.3.4 POST /translate 200")  # the last that is no proxy
+        assert caplog.messages[-1].startswith(
+            "1.2.3.4 POST /translate 200"
+        )  # the last that is no proxy

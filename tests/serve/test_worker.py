@@ -50,7 +50,8 @@ def test_equal_lines_are_asked_once_and_empty_ones_never() -> None:
 
 
 def test_what_goes_wrong_ends_the_lines_that_it_meets() -> None:
-    """And no others: the next ones have a new engine. A client's callback that fails is such a wrong, too."""
+    """And no others: the next ones have a new engine. A client's callback that fails is such a
+    wrong, too."""
     gate = Gate()
     worker = gate.worker()
 

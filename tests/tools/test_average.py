@@ -21,13 +21,16 @@ def files(tmp_path: Path) -> list[Path]:
     for update in (70, 80, 90):
         model, config = small_model("bytenet", update).float(), small_config("bytenet")
         save_checkpoint(run, update, model_tensors(model), {}, config, Facts(pairs=1), best=True)
-        copies.append(Path(shutil.copy(run / "last.safetensors", tmp_path / f"{update}.safetensors")))
+        copies.append(
+            Path(shutil.copy(run / "last.safetensors", tmp_path / f"{update}.safetensors"))
+        )
     return copies
 
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_the_mean_of_checkpoints(files: list[Path], n: int) -> None:
-    """Sums are float64 and rounded once; files may come in any order, and a run is its best weights."""
+    """Sums are float64 and rounded once; files may come in any order, and a run is its best
+    weights."""
     run, updates = files[0].parent / "run", [70, 80, 90][-n:]
     expected = [read_run(path)[1].arrays for path in files[-n:]]
     for number, paths in enumerate((files[-n:][::-1], [*files[-n:-1], run])):

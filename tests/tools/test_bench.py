@@ -1,4 +1,5 @@
-"""Benchmarks: the program for a GPU is green on a CPU; what a step reads, and sentences without end."""
+"""Benchmarks: the program for a GPU is green on a CPU; what a step reads, and sentences without
+end."""
 
 import json
 import os
@@ -42,7 +43,9 @@ def run_program(words: list[str], folder: Path) -> None:
 def test_every_part_is_green_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compile_kernels()  # not in the time of the training
     monkeypatch.setattr(subprocess, "run", run_in_fork)
-    code = gpu.main(["check", "speed", "train", "--arch", "luong", "--dry-run", "-o", str(tmp_path)])
+    code = gpu.main(
+        ["check", "speed", "train", "--arch", "luong", "--dry-run", "-o", str(tmp_path)]
+    )
     found = json.loads((tmp_path / "gpu.json").read_text(encoding="utf-8"))
     assert code == 0 and [part["status"] for part in found["parts"]] == ["done"] * 3
     values = {record["case"]: record["value"] for record in found["records"]}
@@ -87,7 +90,9 @@ def test_what_a_step_reads():
     assert longer[0] == shorter[0]
     plain, _ = packed_bytes("luong")
     with_tables, _ = packed_bytes("luong", "model.ngrams=[2,3,5]", n_rows=32)
-    assert with_tables - plain == 32 * 3 * 64 * 4  # orders, width of the embedding, bytes of a float32
+    assert (
+        with_tables - plain == 32 * 3 * 64 * 4
+    )  # orders, width of the embedding, bytes of a float32
 
 
 @pytest.mark.slow
@@ -98,7 +103,13 @@ def test_random_sentences_never_end(arch):
     text = b"made of some bytes that a model reads"
     memory = model.encode(*pad_texts([(one.source or b"") + bytes([EOS])], CPU))
     with torch.no_grad():
-        after = model(torch.tensor([[BOS, *text]], dtype=torch.uint8), memory, model.start(memory))[0][0]
-    assert (after[:, EOS] < after.quantile(0.8, dim=1)).all()  # never among a dozen candidates of 256
-    running = steps.StepTimer(steps.make_engine(steps.Case(arch, "tiny", "torch", "fp32", 2, 3), CPU), 2, 100)
+        after = model(torch.tensor([[BOS, *text]], dtype=torch.uint8), memory, model.start(memory))[
+            0
+        ][0]
+    assert (
+        after[:, EOS] < after.quantile(0.8, dim=1)
+    ).all()  # never among a dozen candidates of 256
+    running = steps.StepTimer(
+        steps.make_engine(steps.Case(arch, "tiny", "torch", "fp32", 2, 3), CPU), 2, 100
+    )
     running.time_steps(40)

@@ -54,7 +54,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @torch.no_grad()
 def greedy(run: Path, text: list[str], limit: int) -> list[str]:
-    """Translate with PyTorch alone, from the whole prefix in every step; EOS is not the first piece."""
+    """Translate with PyTorch alone, from the whole prefix in every step; EOS is not the first
+    piece."""
     model, pieces = load_model(run), SubwordModel.load(run)
     source, real = pad_ids([np.append(ids, EOS) for ids in pieces.ids(text)])
     encoded, target = model.encode(source, ~real), torch.full((len(text), 1), BOS)
@@ -92,5 +93,7 @@ def test_bits_per_byte_against_a_loop() -> None:
             out = model.decode(torch.tensor([[BOS, *t]]), model.encode(source, none), none)
             table = model.logits(out)[0].double().log_softmax(dim=1)
             nats -= sum(float(table[i, k]) for i, k in enumerate([*t, EOS]))
-    checked = train.bits_per_byte(model, SubwordPairs(sources, targets, np.array([4, 5, 2], np.int32)))
+    checked = train.bits_per_byte(
+        model, SubwordPairs(sources, targets, np.array([4, 5, 2], np.int32))
+    )
     assert checked == pytest.approx(nats / np.log(2) / 11, rel=1e-5)

@@ -32,8 +32,12 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     convert(make_run(tmp_path / "run", "convs2s"), path, "int8")
     contents = read_run(path)[1]
     corpora = (PairFiles(Path("train.en"), Path("train.de")),)
-    facts = msgspec.structs.replace(contents.facts, corpora=corpora, pairs=7, multi_sentence_share=0.25)
-    train = msgspec.structs.replace(contents.config.train, loss_terms={"of a plugin": 1.0})  # not loaded here
+    facts = msgspec.structs.replace(
+        contents.facts, corpora=corpora, pairs=7, multi_sentence_share=0.25
+    )
+    train = msgspec.structs.replace(
+        contents.config.train, loss_terms={"of a plugin": 1.0}
+    )  # not loaded here
     config = msgspec.structs.replace(contents.config, train=train)
     write_rounded(path, restore_weights(contents.arrays), config, facts, "int8")
     return path
@@ -56,7 +60,11 @@ def test_the_adapted_model_is_one_like_the_old_that_knows_the_pairs_better(
     assert written.config == old.config and written.precision == old.precision
     assert written.facts.multi_sentence_share == old.facts.multi_sentence_share == 0.25
     assert written.facts.pairs == 37
-    assert [one.tsv for one in written.facts.corpora] == [None, Path("memory.tsv"), Path("more.tsv")]
+    assert [one.tsv for one in written.facts.corpora] == [
+        None,
+        Path("memory.tsv"),
+        Path("more.tsv"),
+    ]
     assert isinstance(Translator.load(new, max_len_b=4).translate("open file 9"), str)
     assert [path.name for path in new.iterdir()] == ["model.safetensors"]
 
@@ -91,12 +99,18 @@ def test_training_ends_when_the_held_out_pairs_get_no_better(
 
 
 @pytest.mark.slow
-def test_of_a_model_with_tables_of_long_n_grams_only_these_learn(tmp_path: Path, model: Path) -> None:
-    run = make_run(tmp_path / "tables", "convs2s", settings=("model.ngrams=[2,5]", "model.ngram_rows=64"))
+def test_of_a_model_with_tables_of_long_n_grams_only_these_learn(
+    tmp_path: Path, model: Path
+) -> None:
+    run = make_run(
+        tmp_path / "tables", "convs2s", settings=("model.ngrams=[2,5]", "model.ngram_rows=64")
+    )
     adapt(run, PAIRS, tmp_path / "new", names=["memory"])
     old, new = (restore_weights(read_run(path)[1].arrays) for path in (run, tmp_path / "new"))
     changed = {
-        name: (new[name] != old[name]).any(-1) for name in old if not np.array_equal(new[name], old[name])
+        name: (new[name] != old[name]).any(-1)
+        for name in old
+        if not np.array_equal(new[name], old[name])
     }
     assert list(changed) == [NGRAM_TABLES]
     assert not changed[NGRAM_TABLES][:64].any() and changed[NGRAM_TABLES][64:].sum() > 20

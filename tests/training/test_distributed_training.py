@@ -1,4 +1,5 @@
-"""Several processes train one model: the number of them changes nothing, and torchrun restarts what dies."""
+"""Several processes train one model: the number of them changes nothing, and torchrun restarts what
+dies."""
 
 import os
 import signal
@@ -27,9 +28,12 @@ TEXT = ["model.source=false", "train.window=20"]
 
 
 def train_as_one(group: Group, arch: str, run: Path, folder: Path, settings: list[str]) -> None:
-    """Train in a process of a group, in float64: rounding grows in training as any other difference does."""
+    """Train in a process of a group, in float64: rounding grows in training as any other difference
+    does."""
     wanted = config(arch, "model.dropout=0.0", "train.schedule='constant'", *settings)
-    files, valid = (PairFiles(folder / f"{part}src", folder / f"{part}tgt") for part in ("", "valid_"))
+    files, valid = (
+        PairFiles(folder / f"{part}src", folder / f"{part}tgt") for part in ("", "valid_")
+    )
     if not wanted.model.source:
         files, valid = PairFiles(tgt=files.src), PairFiles(tgt=valid.src)
     more: dict[str, Any] = {"resume": True, "group": group, "reporter": Console()}
@@ -52,16 +56,24 @@ def train_as_one(group: Group, arch: str, run: Path, folder: Path, settings: lis
     ],
 )
 def test_processes_share_one_run(arch: str, more: list[str], tmp_path: Path) -> None:
-    """12 updates of two processes have the losses of one, and the same validation; a run that two began
-    is finished by one."""
+    """12 updates of two processes have the losses of one, and the same validation; a run that two
+    began is finished by one."""
     write_pairs(tmp_path, 60, 7, n_long=5)  # the share of a batch with a long one may be empty
-    settings = ["train.max_updates=12", "train.valid_every=6", "train.update_freq=2", "train.ema=0.9", *more]
+    settings = [
+        "train.max_updates=12",
+        "train.valid_every=6",
+        "train.update_freq=2",
+        "train.ema=0.9",
+        *more,
+    ]
     settings += ["train.valid_lines=2", "train.lr=0.03"]
     train_as_one(SINGLE_PROCESS, arch, tmp_path / "one", tmp_path, settings)
     results(train_as_one, arch, tmp_path / "two", tmp_path, [*settings, "train.max_updates=7"])
     train_as_one(SINGLE_PROCESS, arch, tmp_path / "two", tmp_path, settings)
     one, two = records(tmp_path / "one"), records(tmp_path / "two")
-    losses = [[r["train_bits_per_byte"] for r in run if "train_bits_per_byte" in r] for run in (one, two)]
+    losses = [
+        [r["train_bits_per_byte"] for r in run if "train_bits_per_byte" in r] for run in (one, two)
+    ]
     assert len(losses[0]) == len(losses[1]) == 12
     assert losses[0][-1] < losses[0][0] - 0.15
     np.testing.assert_allclose(losses[0], losses[1], rtol=0, atol=1e-8)
@@ -74,10 +86,11 @@ def test_processes_share_one_run(arch: str, more: list[str], tmp_path: Path) -> 
 
 
 def test_torchrun_restarts_a_job_of_which_a_process_has_died(tmp_path: Path) -> None:
-    """The second process is killed once; the first ends by a clear message; the restarted job goes on from
-    the last checkpoint and ends as a run in one go."""
+    """The second process is killed once; the first ends by a clear message; the restarted job goes
+    on from the last checkpoint and ends as a run in one go."""
     write_pairs(tmp_path, 60, 7, n_long=5)
-    # Of four attempts one is needed: now and then a thread of PyTorch's aborts a process that has finished.
+    # Of four attempts one is needed: now and then a thread of PyTorch's aborts a process that has
+    # finished.
     job = ["--nproc-per-node=2", "--max-restarts=3", "--monitor-interval=0.1", "--no-python"]
     with command_server.serving(tmp_path, die_once) as program:
         code = torchrun(tmp_path / "log", *job, str(program), str(tmp_path))

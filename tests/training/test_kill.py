@@ -19,7 +19,11 @@ from bytenmt.training.run import train
 pytestmark = pytest.mark.slow
 
 UPDATES = 12
-CALLS = ("fsync", "replace", "unlink")  # the operating system's, of which a checkpoint's writing is made
+CALLS = (
+    "fsync",
+    "replace",
+    "unlink",
+)  # the operating system's, of which a checkpoint's writing is made
 
 
 def run_once(arch: str, run: Path, folder: Path) -> None:
@@ -73,9 +77,10 @@ def child(arch: str, run: Path, folder: Path, in_call: int | None) -> int:
 
 
 def train_and_die(arch: str, folder: Path) -> None:
-    """Trains folder/whole in one go and folder/killed with six deaths, on the texts src, tgt, valid_src and
-    valid_tgt there, and writes to folder/deaths how many were at a random moment and how many inside a
-    checkpoint's writing. Fails with the log where a child does by anything but its death."""
+    """Trains folder/whole in one go and folder/killed with six deaths, on the texts src, tgt,
+    valid_src and valid_tgt there, and writes to folder/deaths how many were at a random moment and
+    how many inside a checkpoint's writing. Fails with the log where a child does by anything but
+    its death."""
     torch.set_num_threads(1)
     draw = random.Random(arch)
     started = time.monotonic()
@@ -84,7 +89,9 @@ def train_and_die(arch: str, folder: Path) -> None:
     seconds = time.monotonic() - started
     deaths = {"moment": 0, "write": 0}
     for kind in [*["moment", "write"] * 3, None]:
-        pid = child(arch, folder / "killed", folder, draw.randrange(1, 30) if kind == "write" else None)
+        pid = child(
+            arch, folder / "killed", folder, draw.randrange(1, 30) if kind == "write" else None
+        )
         if kind == "moment":
             time.sleep(draw.uniform(0.1, 0.4) * seconds)
             os.kill(pid, signal.SIGKILL)
@@ -96,8 +103,8 @@ def train_and_die(arch: str, folder: Path) -> None:
 
 
 def test_a_killed_run_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
-    """After several deaths the weights, the moving average and the optimiser are bit-identical to those of a
-    run in one go, and nothing but the kept checkpoints lies about."""
+    """After several deaths the weights, the moving average and the optimiser are bit-identical to
+    those of a run in one go, and nothing but the kept checkpoints lies about."""
     write_pairs(tmp_path)
     process = FORKSERVER.Process(target=train_and_die, args=("convs2s", tmp_path))
     process.start()

@@ -25,7 +25,8 @@ from bytenmt.training.optim import (
 
 
 def descend(train: TrainConfig, n_steps: int, resume_at: int | None = None) -> np.ndarray[Any, Any]:
-    """A matrix and a vector under the gradient cos(x); resumed from saved tensors where that is said."""
+    """A matrix and a vector under the gradient cos(x); resumed from saved tensors where that is
+    said."""
     parameters = nn.ParameterList([torch.linspace(-1, 1, 6).view(2, 3), torch.ones(2) * 0.5])
     optimizer = build_optimizer(parameters, train)
     for step in range(n_steps):
@@ -59,7 +60,9 @@ def by_hand(name: str, n_steps: int, lr: float) -> np.ndarray[Any, Any]:
         else:  # Kingma and Ba 2015
             first, second = 0.9 * first + 0.1 * g, 0.98 * second + 0.02 * g**2
             moved = x - lr * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.98**step)) + 1e-8)
-            if name == "muon":  # Jordan et al. 2024, with Nesterov's momentum, scaled as by Liu et al. 2025
+            if (
+                name == "muon"
+            ):  # Jordan et al. 2024, with Nesterov's momentum, scaled as by Liu et al. 2025
                 matrix = g[:6].reshape(2, 3)
                 momentum = 0.95 * momentum + 0.05 * matrix
                 direction = iterated(0.05 * matrix + 0.95 * momentum)
@@ -97,8 +100,14 @@ def test_weight_decay_leaves_vectors_alone(name: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", PRESETS["tiny"])
 def test_muon_takes_each_map_by_itself(arch: str) -> None:
-    """Each of the stacked gates is made orthogonal, kernels are flattened; the other parameters use AdamW."""
-    sizes = ["model.d_embedding=12", "train.optimizer=muon", "train.adam_lr=1e-6", "train.weight_decay=0"]
+    """Each of the stacked gates is made orthogonal, kernels are flattened; the other parameters use
+    AdamW."""
+    sizes = [
+        "model.d_embedding=12",
+        "train.optimizer=muon",
+        "train.adam_lr=1e-6",
+        "train.weight_decay=0",
+    ]
     config = load_config(arch, "tiny", sizes)
     model = build_model(config.model)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
@@ -142,20 +151,28 @@ def test_schedules() -> None:
         0.5 * (1 + math.cos(math.pi * 0.75))
     )
     assert factor(250, schedule="linear", max_updates=1000) == 0.75
-    wsd = [factor(update, schedule="wsd", max_updates=1000, decay_share=0.2) for update in (790, 850, 1000)]
+    wsd = [
+        factor(update, schedule="wsd", max_updates=1000, decay_share=0.2)
+        for update in (790, 850, 1000)
+    ]
     assert wsd == pytest.approx([1.0, 0.75, 0.0])
     assert factor(500, standstills=2, schedule="plateau", plateau_factor=0.5) == 0.25
     assert factor(4, standstills=2, schedule="plateau") == pytest.approx(0.5)  # still warming up
 
 
-def test_a_schedule_of_a_plugin_goes_before_that_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schedule_of_a_plugin_goes_before_that_of_the_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(SCHEDULES, "constant", lambda train, progress: progress.update / 1000)
     assert (factor(4, schedule="constant"), factor(500, schedule="constant")) == (0.5, 0.5)
 
 
 def test_ends() -> None:
     assert fraction_done(TrainConfig(max_updates=0), Progress(update=10**6)) == 0.0
-    assert fraction_done(TrainConfig(max_updates=10, max_minutes=1), Progress(update=5, seconds=45)) == 0.75
+    assert (
+        fraction_done(TrainConfig(max_updates=10, max_minutes=1), Progress(update=5, seconds=45))
+        == 0.75
+    )
     assert stopped_early(TrainConfig(), Progress(waited=1000)) == ""
     assert stopped_early(TrainConfig(patience=3), Progress(waited=2)) == ""
     assert "3 validations" in stopped_early(TrainConfig(patience=3), Progress(waited=3))

@@ -31,7 +31,8 @@ NGRAMS = ["model.ngrams=[2,3,5]", "model.ngram_rows=64"]
 AUGMENTED = [f"data.{name}=0.2" for name in AUGMENTATIONS]
 TEXT = ["model.source=false", "train.window=20", "train.max_tokens=120", "train.update_freq=2"]
 CONTEXT, BF16 = "train.context=8", "train.precision=bf16"
-# What each case is there for; the architectures once with decoding on the way, which leaves no trace.
+# What each case is there for; the architectures once with decoding on the way, which leaves no
+# trace.
 CASES: dict[str, tuple[str, list[str]]] = {arch: (arch, [DECODED]) for arch in ARCHITECTURES}
 CASES |= {
     "average": ("bytenet", ["train.ema=0.95", "train.byte_dropout=0.2"]),
@@ -72,29 +73,39 @@ def test_resume_is_bit_identical(case: str, texts: dict[str, Any], tmp_path: Pat
         texts = {"files": alone, "valid": PairFiles(tgt=valid.tgt)}
     for run, n_updates in ((whole, 7), (parts, 4), (parts, 7)):
         torch.manual_seed(99)
-        wanted = config(arch, "train.schedule=constant", *settings, f"train.max_updates={n_updates}")
+        wanted = config(
+            arch, "train.schedule=constant", *settings, f"train.max_updates={n_updates}"
+        )
         train(run, wanted, **texts, device=CPU, resume=run.exists())
     assert_same(weights(whole), weights(parts))
     is_carried = any(name.startswith("trainer.objective.") for name in weights(parts))
     assert is_carried == (case.startswith("text") and CONTEXT not in settings)
     if "train.ema" in " ".join(settings):
         trained, used = load_checkpoint(parts).weights, read_run(parts, "last")[1].arrays
-        assert not torch.equal(trained["embedding.weight"], torch.from_numpy(used["embedding.weight"]))
+        assert not torch.equal(
+            trained["embedding.weight"], torch.from_numpy(used["embedding.weight"])
+        )
 
 
 @pytest.mark.slow
 def test_bf16_is_resumed_to_the_bit(
     texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run with precision auto on a CPU with bf16 keeps bf16 when it is resumed on one without; the other
-    precision is another training."""
+    """A run with precision auto on a CPU with bf16 keeps bf16 when it is resumed on one without;
+    the other precision is another training."""
     has_bf16: dict[str, Any] = {"avx512_bf16": True}
     monkeypatch.setattr("torch.cpu.get_capabilities", lambda: has_bf16)
     monkeypatch.setattr("bytenmt.training.precision.WIDE", 1)
     runs = {name: tmp_path / name for name in ("whole", "parts", "fp32")}
     for name, n_updates in (("whole", 3), ("parts", 1), ("parts", 3), ("fp32", 3)):
-        settings = ["train.precision=auto", "train.schedule='constant'", f"train.max_updates={n_updates}"]
-        train(runs[name], config("luong", *settings), **texts, device=CPU, resume=runs[name].exists())
+        settings = [
+            "train.precision=auto",
+            "train.schedule='constant'",
+            f"train.max_updates={n_updates}",
+        ]
+        train(
+            runs[name], config("luong", *settings), **texts, device=CPU, resume=runs[name].exists()
+        )
         if name == "parts":
             has_bf16.clear()
     whole, parts, other = map(weights, runs.values())
@@ -131,20 +142,36 @@ def test_a_run_keeps_to_its_patterns_of_spans(
         with monkeypatch.context() as later:
             later.setattr("bytenmt.training.translation.PATTERNS_VERSION", PATTERNS_VERSION + 1)
             longer = config(*settings, "train.max_updates=3")
-            with pytest.raises(BytenmtError, match="patterns of spans") if version else nullcontext():
+            with (
+                pytest.raises(BytenmtError, match="patterns of spans") if version else nullcontext()
+            ):
                 train(run, longer, **texts, device=CPU, resume=True)
 
 
 @pytest.mark.slow
-def test_the_average_of_a_run_begins_with_other_weights(texts: dict[str, Any], tmp_path: Path) -> None:
-    """--init-from: stopped and resumed by the same options, a run ends with the weights of one that was not,
-    even where the first run has gone since."""
+def test_the_average_of_a_run_begins_with_other_weights(
+    texts: dict[str, Any], tmp_path: Path
+) -> None:
+    """--init-from: stopped and resumed by the same options, a run ends with the weights of one that
+    was not, even where the first run has gone since."""
     gone = tmp_path / "gone"
     train(gone, config("luong", "train.max_updates=2"), **texts, device=CPU)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     settings = ("train.schedule='constant'", "train.ema=0.9")
-    train(whole, config("luong", *settings, "train.max_updates=6"), **texts, device=CPU, init_from=gone)
-    train(parts, config("luong", *settings, "train.max_updates=3"), **texts, device=CPU, init_from=gone)
+    train(
+        whole,
+        config("luong", *settings, "train.max_updates=6"),
+        **texts,
+        device=CPU,
+        init_from=gone,
+    )
+    train(
+        parts,
+        config("luong", *settings, "train.max_updates=3"),
+        **texts,
+        device=CPU,
+        init_from=gone,
+    )
     gone.rename(tmp_path / "elsewhere")
     more = config("luong", *settings, "train.max_updates=6")
     train(parts, more, **texts, device=CPU, init_from=gone, resume=True)
@@ -153,10 +180,17 @@ def test_the_average_of_a_run_begins_with_other_weights(texts: dict[str, Any], t
 
 # ---- a loop of one's own
 
-LINEAR = ("train.schedule=linear", "train.max_epochs=2", "train.warmup_updates=1", "train.max_updates=0")
+LINEAR = (
+    "train.schedule=linear",
+    "train.max_epochs=2",
+    "train.warmup_updates=1",
+    "train.max_updates=0",
+)
 
 
-def own_loop(texts: dict[str, Any], n_updates: int) -> tuple[Trainer, TranslationObjective, list[float]]:
+def own_loop(
+    texts: dict[str, Any], n_updates: int
+) -> tuple[Trainer, TranslationObjective, list[float]]:
     """Train as the guide does; return the bits per byte of each update, too."""
     settings = config("luong", *LINEAR)
     pairs, valid = (ParallelCorpus.open_all(files) for files in (texts["files"], [texts["valid"]]))
@@ -171,7 +205,9 @@ def own_loop(texts: dict[str, Any], n_updates: int) -> tuple[Trainer, Translatio
 
 
 @pytest.mark.slow
-def test_an_own_loop_trains_as_the_command_and_can_be_resumed(texts: dict[str, Any], tmp_path: Path) -> None:
+def test_an_own_loop_trains_as_the_command_and_can_be_resumed(
+    texts: dict[str, Any], tmp_path: Path
+) -> None:
     """A schedule by epochs falls in it, and the weights are those of a run without a break."""
     whole, own = tmp_path / "whole", tmp_path / "own"
     train(whole, config("luong", *LINEAR), **texts, device=CPU)
@@ -192,7 +228,14 @@ def test_an_own_loop_trains_as_the_command_and_can_be_resumed(texts: dict[str, A
 
 TRAIN = ["train", "-o", "run"]
 SMALL = ["--arch", "luong", "--preset", "tiny", "--threads", "1"]
-SMALL += ["--set", "model.d_embedding=8", "--set", "model.d_hidden=8", "--set", "train.valid_lines=0"]
+SMALL += [
+    "--set",
+    "model.d_embedding=8",
+    "--set",
+    "model.d_hidden=8",
+    "--set",
+    "train.valid_lines=0",
+]
 
 
 @pytest.fixture
@@ -208,17 +251,35 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_run_knows_its_texts(place: Path, option: str) -> None:
     """--resume needs none of them; others are refused, and other settings."""
     texts = {
-        "weighted": ["--src", "src", "--tgt", "tgt", "--src", "tgt", "--tgt", "src", "--weight", "2"]
+        "weighted": [
+            "--src",
+            "src",
+            "--tgt",
+            "tgt",
+            "--src",
+            "tgt",
+            "--tgt",
+            "src",
+            "--weight",
+            "2",
+        ]
         + ["--weight", "0.5", "--valid-src", "src", "--valid-tgt", "valid"],
         "text": ["--text", "src", "--valid-text", "valid", "--set", "train.window=4"],
     }[option]
     asked = invoke(*TRAIN, *SMALL, "--resume")
-    assert asked.exit_code == 1 and "run holds nothing to continue: give the training text" in asked.stderr
-    assert (done := invoke(*TRAIN, *SMALL, *texts, "--max-updates", "1")).exit_code == 0, done.stderr
+    assert (
+        asked.exit_code == 1
+        and "run holds nothing to continue: give the training text" in asked.stderr
+    )
+    assert (done := invoke(*TRAIN, *SMALL, *texts, "--max-updates", "1")).exit_code == 0, (
+        done.stderr
+    )
     files, valid = texts_of_run(place / "run")
     assert valid is not None and valid.tgt == place / "valid"
     assert [one.weight for one in files] == {"weighted": [2.0, 0.5]}.get(option, [1.0])
-    weighted, _ = files_to_train_on(place / "run", True, ((),) * 4, [3.0] * len(files), *(None,) * 4)
+    weighted, _ = files_to_train_on(
+        place / "run", True, ((),) * 4, [3.0] * len(files), *(None,) * 4
+    )
     assert [one.weight for one in weighted] == [3.0] * len(files)
     assert (done := invoke(*TRAIN, "--resume", "--max-updates", "2")).exit_code == 0, done.stderr
     for words, message in (

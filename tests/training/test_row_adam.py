@@ -27,7 +27,9 @@ def some_gradients(seed: int, n_rows: int = 24) -> list[RowGradients]:
     generator = torch.Generator().manual_seed(seed)
     make_tables = []
     for t in (5, 4):
-        rows = torch.randint(n_rows // 2, (t, 2), generator=generator) + torch.tensor([0, n_rows // 2])
+        rows = torch.randint(n_rows // 2, (t, 2), generator=generator) + torch.tensor(
+            [0, n_rows // 2]
+        )
         make_tables.append(RowGradients(rows, torch.randn(t, 3, generator=generator)))
     return make_tables
 
@@ -67,7 +69,9 @@ def test_each_row_is_updated_as_by_adam(device: str) -> None:
             expected = torch.stack([row.detach() for row in rows])
             torch.testing.assert_close(ours.tables.weight.detach().cpu(), expected)
         assert not ours.tables.gradients
-        n_updates = [int(o.state[row]["step"]) if o.state else 0 for row, o in zip(rows, each, strict=True)]
+        n_updates = [
+            int(o.state[row]["step"]) if o.state else 0 for row, o in zip(rows, each, strict=True)
+        ]
         assert ours.n_updates.tolist() == n_updates and len(set(n_updates)) > 3
 
 
@@ -78,7 +82,9 @@ def test_padding_moves_no_row() -> None:
     ours.step(0.1)
     before = ours.tables.weight.detach().clone()
     again = some_gradients(1)
-    ours.tables.gradients += [one._replace(gradient=torch.zeros_like(one.gradient)) for one in again]
+    ours.tables.gradients += [
+        one._replace(gradient=torch.zeros_like(one.gradient)) for one in again
+    ]
     ours.step(0.1)
     assert torch.equal(ours.tables.weight, before) and int(ours.n_updates.max()) == 1
 

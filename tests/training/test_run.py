@@ -35,13 +35,18 @@ from bytenmt.training.trainer import Trainer
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_a_model_learns_to_copy(arch: str, tmp_path: Path) -> None:
-    """Every architecture, with its source, gets well below what one can reach that sees nothing of it, though
-    some sources are empty."""
+    """Every architecture, with its source, gets well below what one can reach that sees nothing of
+    it, though some sources are empty."""
     generator = np.random.default_rng(1)
     lines = ["".join(generator.choice(list("ab가"), 2)) for _ in range(60)]
     file = tmp_path / "text"
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    settings = ["model.dropout=0.0", "train.max_updates=70", "train.lr=0.1", "train.warmup_updates=5"]
+    settings = [
+        "model.dropout=0.0",
+        "train.max_updates=70",
+        "train.lr=0.1",
+        "train.warmup_updates=5",
+    ]
     settings += ["train.valid_every=70", "train.save_every=70", "train.max_tokens=400"]
     settings.append("data.empty_source=0.1")
     if arch == "luong":
@@ -62,15 +67,22 @@ def test_a_model_learns_to_copy(arch: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_best_is_the_best_validation(texts: dict[str, Any], tmp_path: Path) -> None:
     """Weights and validations are fp32 where training is in bf16."""
-    run, settings = tmp_path / "run", ("train.max_updates=20", "train.lr=0.05", "train.precision=bf16")
+    run, settings = (
+        tmp_path / "run",
+        ("train.max_updates=20", "train.lr=0.05", "train.precision=bf16"),
+    )
     train(run, config("convs2s", *settings), **texts, device=CPU)
-    found = {r["update"]: r["valid_bits_per_byte"] for r in records(run) if "valid_bits_per_byte" in r}
+    found = {
+        r["update"]: r["valid_bits_per_byte"] for r in records(run) if "valid_bits_per_byte" in r
+    }
     model, facts = Run(run).model(), read_run(run)[1].facts
     assert found[20] < found[4] - 0.1 and model.embedding.weight.dtype == torch.float32
     assert facts.progress is not None
     assert found[facts.update] == facts.progress.best == min(found.values())
     corpus = ParallelCorpus.open_all([texts["valid"]])
-    again = bits_per_byte(log_probabilities(TorchReader([model], CPU), corpus), corpus.target_lengths)
+    again = bits_per_byte(
+        log_probabilities(TorchReader([model], CPU), corpus), corpus.target_lengths
+    )
     assert again == pytest.approx(min(found.values()), abs=1e-5)
 
 
@@ -105,22 +117,26 @@ def first_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, lines in (("src", "one two\nthree\n"), ("tgt", "eins zwei\ndrei\n")):
         (folder / name).write_text(lines * 9)
     pair = PairFiles(folder / "src", folder / "tgt")
-    train(folder / "run", config("luong", "train.max_updates=2"), files=[pair], valid=pair, device=CPU)
+    train(
+        folder / "run", config("luong", "train.max_updates=2"), files=[pair], valid=pair, device=CPU
+    )
     return folder / "run"
 
 
 def _begin_as_one(group: Group, folder: Path, texts: dict[str, Any], first_run: Path) -> None:
     # What they read differs, as on machines whose disks do: the leading process reads for all.
     start = first_run if group.is_leader else folder / "not there"
-    train(folder / "run", config("luong", *STILL), **texts, device=CPU, init_from=start, group=group)
+    train(
+        folder / "run", config("luong", *STILL), **texts, device=CPU, init_from=start, group=group
+    )
 
 
 @pytest.mark.slow
 def test_a_run_begins_with_the_weights_of_another(
     first_run: Path, texts: dict[str, Any], tmp_path: Path
 ) -> None:
-    """The best checkpoint or average of it, with another dropout, a fresh optimiser, and its own text; alone,
-    and as two processes."""
+    """The best checkpoint or average of it, with another dropout, a fresh optimiser, and its own
+    text; alone, and as two processes."""
     for number, ema in enumerate(((), ("train.ema=0.9999",))):
         run = tmp_path / str(number)
         wanted = config("luong", *STILL, "model.dropout=0.1", *ema)
@@ -131,7 +147,11 @@ def test_a_run_begins_with_the_weights_of_another(
     assert_same(best(first_run), best(tmp_path / "run"))
     with pytest.raises(CheckpointError, match="another model"):
         train(
-            tmp_path / "wide", config("luong", "model.d_hidden=16"), **texts, device=CPU, init_from=first_run
+            tmp_path / "wide",
+            config("luong", "model.d_hidden=16"),
+            **texts,
+            device=CPU,
+            init_from=first_run,
         )
     assert not (tmp_path / "wide").exists()
 
@@ -197,8 +217,8 @@ def test_bad_input_leaves_no_folder(
 def test_resume_keeps_the_threads(
     texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unless --threads is given, or the machine has fewer; a model is built with those that are given, and
-    PyTorch's own number is restored afterwards."""
+    """Unless --threads is given, or the machine has fewer; a model is built with those that are
+    given, and PyTorch's own number is restored afterwards."""
     run, before, built = tmp_path / "run", torch.get_num_threads(), list[int]()
 
     def build(*arguments: Any) -> Trainer:
@@ -210,7 +230,10 @@ def test_resume_keeps_the_threads(
         *((1, None, 4, before), (2, 3, 4, 3), (3, None, 4, 3), (4, None, 2, 2), (5, None, 4, 2)),
     ):
         monkeypatch.setattr(training, "n_cores", lambda n_cores=n_cores: n_cores)
-        heard, wanted = Heard(), config("luong", f"train.max_updates={n_updates}", "train.schedule=constant")
+        heard, wanted = (
+            Heard(),
+            config("luong", f"train.max_updates={n_updates}", "train.schedule=constant"),
+        )
         more: dict[str, Any] = {"resume": run.exists(), "threads": threads, "reporter": heard}
         train(run, wanted, **texts, device=CPU, **more)
         assert any(f", {expected} CPU thread" in line for line in heard.lines)
@@ -224,7 +247,12 @@ def test_resume_keeps_the_threads(
 @pytest.mark.slow
 def test_patience_and_plateau(texts: dict[str, Any], tmp_path: Path) -> None:
     heard, run = Heard(), tmp_path / "run"
-    hopeless = ["train.valid_lines=1", "train.lr=1e-12", "train.warmup_updates=0", "train.valid_every=2"]
+    hopeless = [
+        "train.valid_lines=1",
+        "train.lr=1e-12",
+        "train.warmup_updates=0",
+        "train.valid_every=2",
+    ]
     hopeless += ["train.weight_decay=0.0", "train.metric=chrf"]
     settings = [*hopeless, "train.patience=3", "train.max_updates=40"]
     train(run, config("luong", *settings), **texts, device=CPU, reporter=heard)
@@ -235,7 +263,13 @@ def test_patience_and_plateau(texts: dict[str, Any], tmp_path: Path) -> None:
     assert "finished at update 8 (no better chrf for 3 validations); best" in heard.lines[-1]
     assert heard.lines[-1].endswith(": raise its limits or --patience to go on")
     plateau = ["train.schedule='plateau'", "train.plateau_factor=0.1", "train.min_lr=1e-2"]
-    train(tmp_path / "plateau", config("luong", *hopeless, *plateau), **texts, device=CPU, reporter=heard)
+    train(
+        tmp_path / "plateau",
+        config("luong", *hopeless, *plateau),
+        **texts,
+        device=CPU,
+        reporter=heard,
+    )
     assert "below train.min_lr" in heard.lines[-1]
     rates = {record["lr"] for record in records(tmp_path / "plateau")}
     np.testing.assert_allclose(sorted(rates), [1e-14, 1e-13, 1e-12])
@@ -245,7 +279,8 @@ def test_patience_and_plateau(texts: dict[str, Any], tmp_path: Path) -> None:
 def test_a_full_disk_leaves_what_was_saved(
     texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A save that fails ends the run in one line; resumed, it has the weights of one that was not ended."""
+    """A save that fails ends the run in one line; resumed, it has the weights of one that was not
+    ended."""
     run = tmp_path / "run"
     settings = ["train.schedule='constant'", "train.valid_every=100", "train.save_every=2"]
     train(run, config("convs2s", *settings, "train.max_updates=2"), **texts, device=CPU)

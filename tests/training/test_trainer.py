@@ -36,7 +36,9 @@ def gradients(trainer: Trainer, *batches: Batch) -> list[torch.Tensor]:
 
 def still(arch: str = "convs2s", *settings: str) -> Trainer:
     """A trainer without dropout, clipping or motion: its gradients can be compared."""
-    return Trainer(config(arch, "model.dropout=0.0", "train.clip_norm=0.0", "train.lr=1e-9", *settings), CPU)
+    return Trainer(
+        config(arch, "model.dropout=0.0", "train.clip_norm=0.0", "train.lr=1e-9", *settings), CPU
+    )
 
 
 def rows(batch: Batch, begin: int, end: int) -> Batch:
@@ -70,7 +72,9 @@ def test_random_draws_follow_from_update_and_process(batch: Batch) -> None:
 
 def test_batches_follow_the_configuration(texts: dict[str, Any]) -> None:
     """Weights repeat pairs; the place in the plan moves along."""
-    corpus = ParallelCorpus.open_all([*texts["files"], msgspec.structs.replace(texts["valid"], weight=3.0)])
+    corpus = ParallelCorpus.open_all(
+        [*texts["files"], msgspec.structs.replace(texts["valid"], weight=3.0)]
+    )
     settings = config("luong", "train.max_tokens=300")
     objective = TranslationObjective(settings, corpus, corpus)
     epochs: list[list[Batch]] = [[], []]
@@ -85,7 +89,10 @@ def test_batches_follow_the_configuration(texts: dict[str, Any]) -> None:
 
 
 def test_without_its_best_weights_a_run_begins_to_look_for_them(tmp_path: Path) -> None:
-    trainer, progress = Trainer(config("luong"), CPU), Progress(update=9, best=1.0, best_update=3, waited=2)
+    trainer, progress = (
+        Trainer(config("luong"), CPU),
+        Progress(update=9, best=1.0, best_update=3, waited=2),
+    )
     for is_there, expected in ((True, (1.0, 3, 2)), (False, (None, 0, 0))):
         trainer.progress = progress
         trainer.save(tmp_path, best=is_there)
@@ -149,8 +156,8 @@ def test_the_models_own_bytes_are_drawn_without_dropout(batch: Batch) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_drawn_inputs(arch: str) -> None:
-    """Ratio 1 keeps the true bytes; ratio 0 feeds back what the model itself says, step by step; between them
-    each byte is one of both, and their share is what it should be."""
+    """Ratio 1 keeps the true bytes; ratio 0 feeds back what the model itself says, step by step;
+    between them each byte is one of both, and their share is what it should be."""
     torch.manual_seed(3)
     model = build_model(config(arch).model).eval()
     for parameter in model.parameters():
@@ -162,7 +169,11 @@ def test_drawn_inputs(arch: str) -> None:
     for ratio in (0.0, 0.6):
         drawn = draw_inputs(model, memory, true, ratio)
         with torch.no_grad():
-            likeliest = model(drawn, memory, model.start(memory))[0].argmax(-1)[:, :-1].to(torch.uint8)
+            likeliest = (
+                model(drawn, memory, model.start(memory))[0].argmax(-1)[:, :-1].to(torch.uint8)
+            )
         own = drawn[:, 1:] == likeliest
-        assert torch.equal(drawn[:, 0], true[:, 0]) and bool((own | (drawn[:, 1:] == true[:, 1:])).all())
+        assert torch.equal(drawn[:, 0], true[:, 0]) and bool(
+            (own | (drawn[:, 1:] == true[:, 1:])).all()
+        )
         assert float(own.float().mean()) == pytest.approx(1 - ratio, abs=0.1)

@@ -44,12 +44,17 @@ def validations(run: Path) -> list[dict[str, Any]]:
 
 
 class FakeMachine:
-    """A clock that only training work moves; a line is its own translation. spent: seconds of each kind."""
+    """A clock that only training work moves; a line is its own translation. spent: seconds of each
+    kind."""
 
     def __init__(self, patch: pytest.MonkeyPatch, **costs: float) -> None:
         """costs: seconds of an update, a score and a translate."""
         self.spent = dict.fromkeys(("update", "score", "translate"), 0.0)
-        classes: dict[str, type] = {"update": Trainer, "score": TranslationObjective, "translate": Translator}
+        classes: dict[str, type] = {
+            "update": Trainer,
+            "score": TranslationObjective,
+            "translate": Translator,
+        }
         for name, cls in classes.items():
             patch.setattr(cls, name, self._timed(name, getattr(cls, name), costs[name]))
         patch.setattr(time, "monotonic", lambda: self.seconds)
@@ -69,9 +74,14 @@ class FakeMachine:
 def test_a_limit_of_time_is_that_of_the_training(
     texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Validations count, and what is compiled before the first update does not. The weights and the updates
-    of validations know nothing of the clock."""
-    common = ["train.schedule='constant'", "train.valid_lines=1", "train.metric=chrf", "train.lr=1e-9"]
+    """Validations count, and what is compiled before the first update does not. The weights and the
+    updates of validations know nothing of the clock."""
+    common = [
+        "train.schedule='constant'",
+        "train.valid_lines=1",
+        "train.metric=chrf",
+        "train.lr=1e-9",
+    ]
     timed, plain = tmp_path / "timed", tmp_path / "plain"
     train(plain, config("luong", *common, "train.max_updates=7"), **texts, device=CPU)
     spent = FakeMachine(monkeypatch, update=60, score=200, translate=0).spent

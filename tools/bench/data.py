@@ -31,7 +31,8 @@ Indices = npt.NDArray[np.int64]
 
 
 def sentence_lengths(n: int) -> tuple[Lengths, Lengths]:
-    """Return random lengths: sources log-normal (median 110 bytes, sigma 0.6), targets about as long."""
+    """Return random lengths: sources log-normal (median 110 bytes, sigma 0.6), targets about as
+    long."""
     draw = np.random.default_rng(1)
     source = np.clip(np.round(draw.lognormal(np.log(110), 0.6, n)), 1, 1000).astype(np.int32)
     target = np.maximum(1, np.round(source * draw.lognormal(0.05, 0.15, n))).astype(np.int32)
@@ -58,8 +59,8 @@ def cut(order: Indices, source: Lengths, target: Lengths, max_tokens: int) -> In
 def reference_plan(source: Lengths, target: Lengths, seed: int) -> tuple[Indices, Indices, Indices]:
     """Return order, bounds and sequence of batches as other toolkits build them.
 
-    A random permutation, two stable argsorts, packing to a budget (compiled), shuffled batches. Lengths are
-    in their smallest type.
+    A random permutation, two stable argsorts, packing to a budget (compiled), shuffled batches.
+    Lengths are in their smallest type.
     """
     random = np.random.default_rng(seed)
     order = random.permutation(len(source))
@@ -103,7 +104,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description="Measure the plan of an epoch.")
     parser.add_argument("--pairs", type=int, default=4_500_000, help="pairs of the epoch plan")
-    parser.add_argument("--repeats", type=int, default=5, help="measurements, of which the best counts")
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="measurements, of which the best counts"
+    )
     parser.add_argument("--json", type=Path, help="also write the records here")
     options = parser.parse_args(arguments)
     records = bench_plan(options.pairs, options.repeats)

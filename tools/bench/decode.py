@@ -1,19 +1,22 @@
-"""Measure decoding: time per step and bytes per second, relative to a floor or a rival of the same run.
+"""Measure decoding: time per step and bytes per second, relative to a floor or a rival of the same
+run.
 
-    python tools/bench/decode.py                                    five architectures, about five minutes
-    python tools/bench/decode.py --arch bytenet --preset base --batch 8 --beam 1 4 --precision fp32 int8
-    python tools/bench/decode.py --arch luong --set 'model.ngrams=[2,3,4,5,6]'
-    python tools/bench/decode.py --peer                             against CTranslate2's Transformer
+    python tools/bench/decode.py                                    five architectures, about five
+    minutes python tools/bench/decode.py --arch bytenet --preset base --batch 8 --beam 1 4
+    --precision fp32 int8 python tools/bench/decode.py --arch luong --set 'model.ngrams=[2,3,4,5,6]'
+    python tools/bench/decode.py --peer                             against CTranslate2's
+    Transformer
 
-Weights are random and sentences never end, so that every step has all its rows. Sources have 100 bytes. The
-floor of a step on the CPU is the larger of two times: reading the bytes of its packed weights at the best
-rate for a buffer of that size, and, for many rows, its FLOP at the best rate of torch's matrix product (for
-int8 twice that of bf16, or of fp32 where this is more). "floor" is the ratio of step time to floor time:
-1 is optimal, and below 0.9 the floor must be wrong, which the table then says. Relative to another
-implementation the ratio is the speed-up. On a GPU: tools/bench/gpu.py.
+Weights are random and sentences never end, so that every step has all its rows. Sources have 100
+bytes. The floor of a step on the CPU is the larger of two times: reading the bytes of its packed
+weights at the best rate for a buffer of that size, and, for many rows, its FLOP at the best rate of
+torch's matrix product (for int8 twice that of bf16, or of fp32 where this is more). "floor" is the
+ratio of step time to floor time: 1 is optimal, and below 0.9 the floor must be wrong, which the
+table then says. Relative to another implementation the ratio is the speed-up. On a GPU:
+tools/bench/gpu.py.
 
-Other programs may use the machine. So floors and steps are measured in turn in several rounds, and the best
-round counts; the medians, the load and the stolen processor time are printed too.
+Other programs may use the machine. So floors and steps are measured in turn in several rounds, and
+the best round counts; the medians, the load and the stolen processor time are printed too.
 """
 
 from __future__ import annotations
@@ -53,12 +56,15 @@ from tools.bench.steps import (
     step_flop,
 )
 
-ARCHITECTURES = tuple(name for name in PRESETS["small"] if KNOWN[name].write_program)  # of the CPU engine
+ARCHITECTURES = tuple(
+    name for name in PRESETS["small"] if KNOWN[name].write_program
+)  # of the CPU engine
 TOO_LOW = 0.9  # a ratio below this means that the floor is wrong
 
 
 class Group(NamedTuple):
-    """Cases that are measured in turn: the engines and precisions of one model, batch size and beam."""
+    """Cases that are measured in turn: the engines and precisions of one model, batch size and
+    beam."""
 
     preset: str
     batch: int
@@ -83,12 +89,22 @@ def groups(options: Any) -> list[Group]:
 
 
 def cases(arch: str, group: Group, options: Any) -> list[Case]:
-    """Return the cases of a group. Plain PyTorch runs in one precision, fp32 unless bf16 alone is given."""
+    """Return the cases of a group. Plain PyTorch runs in one precision, fp32 unless bf16 alone is
+    given."""
     own = [("numba", precision) for precision in group.precisions]
     own += [("torch", precision) for precision in group.precisions if precision in DTYPES][:1]
     settings = tuple(options.settings)
     return [
-        Case(arch, group.preset, engine, precision, group.batch, group.beam, options.threads, settings)
+        Case(
+            arch,
+            group.preset,
+            engine,
+            precision,
+            group.batch,
+            group.beam,
+            options.threads,
+            settings,
+        )
         for engine, precision in own
     ]
 
@@ -155,10 +171,14 @@ def floor_record(timed: TimedCase) -> Record:
         reference = f"{n_bytes / 1e6:.1f} MB of weights read at {n_bytes / floor / 1e9:.1f} GB/s"
     else:
         rate = step_flop(case) / floor / 1e9
-        reference = f"{step_flop(case) / 1e9:.2f} GFLOP at {rate:.0f} GFLOP/s, torch's {binding.split()[1]}"
+        reference = (
+            f"{step_flop(case) / 1e9:.2f} GFLOP at {rate:.0f} GFLOP/s, torch's {binding.split()[1]}"
+        )
     if took < TOO_LOW * floor:
         reference += " (THE FLOOR IS WRONG)"
-    return Record(BENCH, case.name("floor"), took * 1e3, "ms/step", reference, floor * 1e3, took / floor)
+    return Record(
+        BENCH, case.name("floor"), took * 1e3, "ms/step", reference, floor * 1e3, took / floor
+    )
 
 
 def speedup_record(timed: TimedCase, than: TimedCase, what: str) -> Record:

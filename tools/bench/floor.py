@@ -1,4 +1,5 @@
-"""Measure this machine's memory read rate, which bounds the speed of a decode step on a CPU from above."""
+"""Measure this machine's memory read rate, which bounds the speed of a decode step on a CPU from
+above."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ from bytenmt.decoding.cpu.kernels.simd import (
     splat,
 )
 
-# Approximate seconds of a measurement, and number of tries: short enough to fit between time slices of other
-# programs, so that the best try is undisturbed.
+# Approximate seconds of a measurement, and number of tries: short enough to fit between time slices
+# of other programs, so that the best try is undisturbed.
 LONG_ENOUGH, TRIES = 0.003, 12
 CHUNK = 4096  # bytes; the share of a thread is a multiple of it
 
@@ -34,8 +35,8 @@ Read = Callable[[int, int, int], float]
 def _reader(n_streams: int, n_vectors: int) -> Read:
     """Compile a function (address, n, times) that reads n float32 values `times` times.
 
-    It reads n_streams places in parallel, n_vectors vectors in each, and returns the sum of the values, so
-    that the compiler keeps the loads.
+    It reads n_streams places in parallel, n_vectors vectors in each, and returns the sum of the
+    values, so that the compiler keeps the loads.
     """
     stride = n_vectors * LANES
 
@@ -67,20 +68,23 @@ def _reader(n_streams: int, n_vectors: int) -> Read:
     return read
 
 
-# Which pattern is fastest depends on where the bytes are: the inner caches profit from many loads in flight,
-# main memory from a few streams that the prefetcher can follow.
+# Which pattern is fastest depends on where the bytes are: the inner caches profit from many loads
+# in flight, main memory from a few streams that the prefetcher can follow.
 READERS = (_reader(1, 4), _reader(1, 8), _reader(2, 4), _reader(4, 4))
 
 
 def read_rate(n_bytes: int, threads: int = 1) -> float:
-    """Return the bytes per second at which n_bytes of memory are read repeatedly, each thread its own share.
+    """Return the bytes per second at which n_bytes of memory are read repeatedly, each thread its
+    own share.
 
-    The best of several access patterns and tries counts. Sizes are rounded down to whole chunks. Raises
-    ValueError where a thread gets no whole chunk.
+    The best of several access patterns and tries counts. Sizes are rounded down to whole chunks.
+    Raises ValueError where a thread gets no whole chunk.
     """
     share = n_bytes // (threads * CHUNK) * CHUNK
     if share == 0:
-        raise ValueError(f"{n_bytes} bytes are no whole chunk of {CHUNK} for each of {threads} threads")
+        raise ValueError(
+            f"{n_bytes} bytes are no whole chunk of {CHUNK} for each of {threads} threads"
+        )
     memory = np.ones(share * threads + 64, np.uint8)
     first = memory.ctypes.data + -memory.ctypes.data % 64  # on a cache line
     best, times = 0.0, 1

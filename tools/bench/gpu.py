@@ -1,20 +1,25 @@
-"""Check and measure bytenmt on a GPU, and train a model there: one program for the day a GPU is at hand.
+"""Check and measure bytenmt on a GPU, and train a model there: one program for the day a GPU is at
+hand.
 
-    python tools/bench/gpu.py --needs                                 wheels that a bare machine lacks
-    python tools/bench/gpu.py check speed -o out                      the first call, about five minutes
-    python tools/bench/gpu.py train -o out --recipe shipped-en-de     the second call, seven minutes
-    python tools/bench/gpu.py check speed train -o out --dry-run      on a CPU, small, within five minutes
+    python tools/bench/gpu.py --needs                                 wheels that a bare machine
+    lacks python tools/bench/gpu.py check speed -o out                      the first call, about
+    five minutes python tools/bench/gpu.py train -o out --recipe shipped-en-de     the second call,
+    seven minutes python tools/bench/gpu.py check speed train -o out --dry-run      on a CPU, small,
+    within five minutes
 
-check   CPU and GPU agree in every architecture: outputs, gradients, losses, resume, decoded text; the CUDA
+check   CPU and GPU agree in every architecture: outputs, gradients, losses, resume, decoded text;
+the CUDA
         graph is replayed; the operations of an update that wait for the GPU
-speed   training in bytes a second and as a share of the best matrix product, beside plain PyTorch models of
+speed   training in bytes a second and as a share of the best matrix product, beside plain PyTorch
+models of
         as many weights; decode steps beside their floor
 train   a shipped model's recipe, as wide as 15 MB of int8 weights allow, on the text that
         `tools/get_data.py --pack` has written to packed/
 
-Each part runs in a process of its own with a limit of time, and one that fails does not stop the next one.
-Every figure is appended to OUT/records.jsonl at once; at the end OUT/gpu.json holds all of them, and a table
-is printed. The exit code is 1 if a part failed or a check did. No file of OUT is larger than 15 MB.
+Each part runs in a process of its own with a limit of time, and one that fails does not stop the
+next one. Every figure is appended to OUT/records.jsonl at once; at the end OUT/gpu.json holds all
+of them, and a table is printed. The exit code is 1 if a part failed or a check did. No file of OUT
+is larger than 15 MB.
 """
 
 from __future__ import annotations
@@ -38,18 +43,27 @@ if __name__ == "__main__":
 
 LIMITS = {"check": 100, "speed": 150, "train": 400}  # seconds on a GPU
 DRY_LIMITS = {"check": 120, "speed": 80, "train": 90}
-BARE = {"torch", "numpy", "numba", "llvmlite"}  # what a bare machine has; their own needs come with them
+BARE = {
+    "torch",
+    "numpy",
+    "numba",
+    "llvmlite",
+}  # what a bare machine has; their own needs come with them
 RECORDS = "records.jsonl"
 ARCHITECTURES = ["seq2seq", "bahdanau", "luong", "bytenet", "convs2s", "transformer"]
 
 
 def needed_packages() -> list[str]:
-    """Return the packages that training needs, directly or in turn, besides BARE: a requirements file.
+    """Return the packages that training needs, directly or in turn, besides BARE: a requirements
+    file.
 
-    `pip download --no-deps -r` fetches the wheels. A package that is not installed does not tell its needs.
+    `pip download --no-deps -r` fetches the wheels. A package that is not installed does not tell
+    its needs.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    pinned = (ROOT / "tools/constraints.txt").read_text("utf-8").lower().replace("_", "-").splitlines()
+    pinned = (
+        (ROOT / "tools/constraints.txt").read_text("utf-8").lower().replace("_", "-").splitlines()
+    )
     todo = [*project["dependencies"], *project["optional-dependencies"]["train"]]
     found: dict[str, str] = {}
     while todo:
@@ -68,7 +82,12 @@ def needed_packages() -> list[str]:
 def run_part(part: str, options: argparse.Namespace) -> dict[str, Any]:
     """Run a part in a process of its own; return its status and the seconds that it took."""
     limit = (DRY_LIMITS if options.dry_run else LIMITS)[part]
-    work = {"part": part, "output": str(options.output.resolve()), "seconds": limit, "dry": options.dry_run}
+    work = {
+        "part": part,
+        "output": str(options.output.resolve()),
+        "seconds": limit,
+        "dry": options.dry_run,
+    }
     work |= {"corpora": str(options.corpora.resolve()), "architectures": options.arch}
     program = "from tools.bench.gpu_parts import main; main()"
     words = [sys.executable, "-c", program, json.dumps(work | {"recipes": options.recipe})]
@@ -104,11 +123,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-o", "--output", type=Path, metavar="OUT", help="folder of the results")
     parser.add_argument("--arch", nargs="+", default=ARCHITECTURES, help="only these architectures")
     parser.add_argument(
-        "--recipe", nargs="+", default=["shipped-en-de"], help="of train, side by side (%(default)s)"
+        "--recipe",
+        nargs="+",
+        default=["shipped-en-de"],
+        help="of train, side by side (%(default)s)",
     )
-    parser.add_argument("--corpora", type=Path, default=ROOT / "packed", help="text of train (%(default)s)")
+    parser.add_argument(
+        "--corpora", type=Path, default=ROOT / "packed", help="text of train (%(default)s)"
+    )
     parser.add_argument("--dry-run", action="store_true", help="small sizes, on the CPU")
-    parser.add_argument("--needs", action="store_true", help="list the wheels that a bare machine lacks")
+    parser.add_argument(
+        "--needs", action="store_true", help="list the wheels that a bare machine lacks"
+    )
     options = parser.parse_args(arguments)
     if options.needs:
         print("\n".join(needed_packages()))
@@ -119,11 +145,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     file = options.output / RECORDS
     file.unlink(missing_ok=True)
     parts = [run_part(part, options) for part in options.parts]
-    records = [json.loads(line) for line in (file.read_text("utf-8") if file.is_file() else "").splitlines()]
+    records = [
+        json.loads(line)
+        for line in (file.read_text("utf-8") if file.is_file() else "").splitlines()
+    ]
     text = json.dumps({"parts": parts, "records": records}, indent=1)
     (options.output / "gpu.json").write_text(text + "\n", "utf-8")
     print(format_table(parts, records))
-    return int(any(one["status"] != "done" for one in parts) or not all(one["ok"] for one in records))
+    return int(
+        any(one["status"] != "done" for one in parts) or not all(one["ok"] for one in records)
+    )
 
 
 if __name__ == "__main__":

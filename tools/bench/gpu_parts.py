@@ -39,7 +39,15 @@ from bytenmt.training.losses import masked_loss
 from bytenmt.training.trainer import Trainer
 from bytenmt.utf8 import PAD
 from tools.bench.gpu import RECORDS, ROOT
-from tools.bench.steps import DTYPES, Case, StepTimer, endless_model, make_engine, seconds, step_flop
+from tools.bench.steps import (
+    DTYPES,
+    Case,
+    StepTimer,
+    endless_model,
+    make_engine,
+    seconds,
+    step_flop,
+)
 from tools.bench.train import Peak, Step, best_seconds, real_bytes, typical_batch
 from tools.bench.train import step_flop as update_flop
 from tools.results.recipe import FOLDER, Recipe
@@ -74,14 +82,28 @@ class Work(NamedTuple):
         return CPU if self.dry else torch.device("cuda")
 
     def emit(
-        self, case: str, value: float, unit: str = "", reference: float = 0.0, ok: bool = True, note: str = ""
+        self,
+        case: str,
+        value: float,
+        unit: str = "",
+        reference: float = 0.0,
+        ok: bool = True,
+        note: str = "",
     ) -> None:
         """Append a record to the file of records, and print it."""
-        one = {"part": self.part, "case": case, "value": value, "unit": unit, "reference": reference}
+        one = {
+            "part": self.part,
+            "case": case,
+            "value": value,
+            "unit": unit,
+            "reference": reference,
+        }
         one |= {"ok": ok, "note": note}
         with open(f"{self.output}/{RECORDS}", "a", encoding="utf-8") as file:
             file.write(json.dumps(one) + "\n")
-        print(f"{self.part}: {case}: {value:.4g} {unit} {note}{'' if ok else ' FAILED'}", flush=True)
+        print(
+            f"{self.part}: {case}: {value:.4g} {unit} {note}{'' if ok else ' FAILED'}", flush=True
+        )
 
     @contextmanager
     def guarded(self, case: str) -> Iterator[None]:
@@ -104,14 +126,22 @@ def check(work: Work) -> None:
             small = importlib.import_module("small_runs").SMALL[arch] if work.dry else []
             config = load_config(arch, "tiny", [*TABLES, *small, "train.precision=fp32"])
             check_architecture(work, config, batch)
-            waits = emulated_waits(config, batch) if work.dry else device_waits(config, batch, work.device)
+            waits = (
+                emulated_waits(config, batch)
+                if work.dry
+                else device_waits(config, batch, work.device)
+            )
             told = ", ".join(f"{name} {n}" for name, n in sorted(waits.items()))
             work.emit(f"{arch}, waits of an update", waits.total(), note=told)
 
 
 def check_architecture(work: Work, config: Config, batch: Batch) -> None:
     """Compare outputs, gradients, losses, a resumed training and decoded texts."""
-    arch, here, there = architecture(config.model), Trainer(config, CPU), Trainer(config, work.device)
+    arch, here, there = (
+        architecture(config.model),
+        Trainer(config, CPU),
+        Trainer(config, work.device),
+    )
     there.model.load_state_dict(here.model.state_dict())
 
     def emit(what: str, difference: float, most: float) -> None:
@@ -120,7 +150,8 @@ def check_architecture(work: Work, config: Config, batch: Batch) -> None:
     sources = [batch.source[k, : n - 1].tobytes() for k, n in enumerate(batch.source_len)]
     texts = [batch.target[k, 1 : n + 1].tobytes() for k, n in enumerate(batch.target_len)]
     readings = [
-        TorchReader([one.model.eval()], one.device).score_texts(sources, texts) for one in (here, there)
+        TorchReader([one.model.eval()], one.device).score_texts(sources, texts)
+        for one in (here, there)
     ]
     errors = [np.abs(a.log_p - b.log_p).max() for a, b in zip(*readings, strict=True)]
     emit("log-probabilities", float(max(errors)), TOLERANCE)
@@ -154,7 +185,8 @@ def check_architecture(work: Work, config: Config, batch: Batch) -> None:
     }
     requests = [Request(source, 24) for source in sources[:4]]
     found = {
-        name: {k: best[0].text for k, best in decode(engine, requests)} for name, engine in engines.items()
+        name: {k: best[0].text for k, best in decode(engine, requests)}
+        for name, engine in engines.items()
     }
     for name in ("PyTorch", "CUDA graph"):
         n_equal = sum(text == found["the CPU"][k] for k, text in found[name].items())
@@ -163,7 +195,8 @@ def check_architecture(work: Work, config: Config, batch: Batch) -> None:
 
 
 def counting_capture(capture: Capture | None, counts: Counter[str]) -> Capture:
-    """Capture a step as another capture does, or as it is on a CPU, and count how often it is replayed."""
+    """Capture a step as another capture does, or as it is on a CPU, and count how often it is
+    replayed."""
 
     def captured(step: Callable[[], None]) -> Callable[[], None]:
         replay = capture(step) if capture else step
@@ -199,7 +232,9 @@ def emulated_waits(config: Config, batch: Batch) -> Counter[str]:
         trainer.update([batch])
         waits.clear()
         trainer.update([batch])
-    waits.pop("to the host", None)  # of the norm of gradients, which the emulation alone groups by device
+    waits.pop(
+        "to the host", None
+    )  # of the norm of gradients, which the emulation alone groups by device
     return Counter(+waits)
 
 
@@ -207,7 +242,9 @@ def speed(work: Work) -> None:
     """Measure training and decode steps of every architecture beside references of the same run."""
     preset, precision = ("tiny", "fp32") if work.dry else ("base", "bf16")
     peak = Peak(work.device, precision)
-    limit, scale, peak.pairs = (0.0, 0.1, peak.pairs[:1]) if work.dry else (3.0, BIG_BATCH, peak.pairs)
+    limit, scale, peak.pairs = (
+        (0.0, 0.1, peak.pairs[:1]) if work.dry else (3.0, BIG_BATCH, peak.pairs)
+    )
     for arch in work.architectures:
         config = load_config(arch, preset, [])
         batch = typical_batch(int(config.train.max_tokens * scale), work.device)
@@ -222,7 +259,9 @@ def speed(work: Work) -> None:
             batch = typical_batch(int(config.train.max_tokens * scale), work.device)
             update = plain_update(kind, n_parameters(config.model), batch, precision)
             rate = real_bytes(batch) / best_seconds(update, peak, limit)
-            work.emit(f"PyTorch's own {kind} of as many weights as luong, training", rate, "bytes/s")
+            work.emit(
+                f"PyTorch's own {kind} of as many weights as luong, training", rate, "bytes/s"
+            )
     work.emit(f"{MULTIPLIED}, {precision}", peak.best / 1e12, "TFLOP/s")
     for arch in work.architectures:
         for n_rows in (1,) if work.dry else (1, 512):
@@ -231,7 +270,8 @@ def speed(work: Work) -> None:
 
 
 def decode_records(work: Work, case: Case, peak: Peak) -> None:
-    """Measure a decode step by PyTorch and by the CUDA graph, beside the time that it takes at least."""
+    """Measure a decode step by PyTorch and by the CUDA graph, beside the time that it takes at
+    least."""
     config = endless_model(case.arch, case.preset).model.config
     n_bytes = decoder_weights(config) * DTYPES[case.precision].itemsize
     buffer = torch.zeros(1 << (24 if work.dry else 30), dtype=torch.uint8, device=work.device)
@@ -245,11 +285,16 @@ def decode_records(work: Work, case: Case, peak: Peak) -> None:
 
 
 class PlainModel(nn.Module):
-    """PyTorch's own encoder and decoder of width d: nn.LSTM of two layers, or nn.Transformer of three."""
+    """PyTorch's own encoder and decoder of width d: nn.LSTM of two layers, or nn.Transformer of
+    three."""
 
     def __init__(self, kind: str, d: int) -> None:
         super().__init__()
-        self.embedding, self.output, self.transformer = nn.Embedding(256, d), nn.Linear(d, 256), None
+        self.embedding, self.output, self.transformer = (
+            nn.Embedding(256, d),
+            nn.Linear(d, 256),
+            None,
+        )
         if kind == "Transformer":
             self.transformer = nn.Transformer(d, d // 64, 3, 3, 4 * d, 0.0, batch_first=True)
         else:
@@ -267,7 +312,9 @@ class PlainModel(nn.Module):
 def plain_update(kind: str, n_weights: int, batch: Any, precision: str) -> Callable[[], None]:
     """Return an update of a model of PyTorch's own layers with about n_weights parameters."""
     with torch.device("meta"):
-        sizes = {d: sum(p.numel() for p in PlainModel(kind, d).parameters()) for d in range(64, 1537, 64)}
+        sizes = {
+            d: sum(p.numel() for p in PlainModel(kind, d).parameters()) for d in range(64, 1537, 64)
+        }
     d = min(sizes, key=lambda d: abs(sizes[d] - n_weights))
     model = PlainModel(kind, d).to(batch.source.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
@@ -288,9 +335,13 @@ def train(work: Work) -> None:
     """Train recipes side by side; copy their weights every minute, and convert them at the end."""
     with tempfile.TemporaryDirectory() as folder:
         runs = {name: Path(folder) / name / "model/run" for name in work.recipes}
-        budget = work.seconds - (30 if work.dry else 90)  # the rest is for reading the text and converting
+        budget = work.seconds - (
+            30 if work.dry else 90
+        )  # the rest is for reading the text and converting
         program = [sys.executable, "-m", "bytenmt", "train"]
-        words = {name: [*program, *training_words(name, run, budget, work)] for name, run in runs.items()}
+        words = {
+            name: [*program, *training_words(name, run, budget, work)] for name, run in runs.items()
+        }
         children = {name: subprocess.Popen(command) for name, command in words.items()}
         copied: dict[str, float] = {}
         until = time.monotonic() + work.seconds - 25
@@ -314,7 +365,12 @@ def training_words(name: str, run: Path, budget: float, work: Work) -> list[str]
     """Return the command that trains a recipe's model on the device, as wide as fits."""
     recipe = Recipe.from_file(FOLDER / f"{name}.toml")
     if work.dry:
-        texts = {"src": "valid.ko", "tgt": "valid.en", "valid-src": "test.ko", "valid-tgt": "test.en"}
+        texts = {
+            "src": "valid.ko",
+            "tgt": "valid.en",
+            "valid-src": "test.ko",
+            "valid-tgt": "test.en",
+        }
         recipe = msgspec.structs.replace(recipe, texts=dict(texts), weights=())
     corpora = DATA if work.dry else Path(work.corpora)
     words = recipe.training_arguments("model", corpora, run.parents[1])
@@ -322,16 +378,27 @@ def training_words(name: str, run: Path, budget: float, work: Work) -> list[str]
     settings = [value for key, value in zip(words, words[1:], strict=False) if key == "--set"]
     width = 32 if work.dry else fitting_width(settings)
     tokens = "600" if work.dry else "32000"
-    words += ["--set", f"model.d_hidden={width}", "--max-tokens", tokens, "--device", work.device.type]
+    words += [
+        "--set",
+        f"model.d_hidden={width}",
+        "--max-tokens",
+        tokens,
+        "--device",
+        work.device.type,
+    ]
     words += ["--max-updates", "6" if work.dry else "0", "--max-minutes", f"{budget / 60:.2f}"]
     words += ["--valid-every", "3" if work.dry else "300", "--save-every", "500"]
-    words += ["--threads", str(1 if work.dry else max(1, (os.cpu_count() or 1) // len(work.recipes)))]
+    words += [
+        "--threads",
+        str(1 if work.dry else max(1, (os.cpu_count() or 1) // len(work.recipes))),
+    ]
     work.emit(f"{name}, width", width, "units")
     return words
 
 
 def fitting_width(settings: Sequence[str]) -> int:
-    """Return the largest width whose int8 file has at most MOST_BYTES: a byte a weight, 2 % beside them."""
+    """Return the largest width whose int8 file has at most MOST_BYTES: a byte a weight, 2 % beside
+    them."""
     for width in range(64, 2049, 32):
         config = load_config("luong", "tiny", [*settings, f"model.d_hidden={width}"])
         if 1.02 * n_parameters(config.model) > MOST_BYTES:

@@ -1,8 +1,10 @@
-"""Compare decoding with CTranslate2's Transformer with random weights, on as many threads, in the same run.
+"""Compare decoding with CTranslate2's Transformer with random weights, on as many threads, in the
+same run.
 
-Whole sentences of 100 bytes, in text bytes per second, both encoders included. Preset base is compared with a
-common configuration, 6 + 6 layers of 512 on 8,000 subwords of 4.2 bytes each, and preset fast with 6 + 2
-layers; bytenmt decodes 100 bytes where the peer decodes 24 subwords. Ratios are speed-ups of bytenmt.
+Whole sentences of 100 bytes, in text bytes per second, both encoders included. Preset base is
+compared with a common configuration, 6 + 6 layers of 512 on 8,000 subwords of 4.2 bytes each, and
+preset fast with 6 + 2 layers; bytenmt decodes 100 bytes where the peer decodes 24 subwords. Ratios
+are speed-ups of bytenmt.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ PEER_TYPES = {"fp32": "float32", "int8": "int8"}  # CTranslate2's names
 
 
 class Shape(NamedTuple):
-    """A Transformer: encoder and decoder layers, width, inner width, heads, tokens without specials."""
+    """A Transformer: encoder and decoder layers, width, inner width, heads, tokens without
+    specials."""
 
     encoder_layers: int
     decoder_layers: int
@@ -123,7 +126,10 @@ def write_model(shape: Shape, folder: Path) -> None:
 def random_sources(shape: Shape, n: int, length: int) -> list[list[str]]:
     """Return n random sentences for the peer, of `length` tokens including EOS."""
     draw = random.Random(1)
-    return [[f"t{draw.randrange(shape.n_tokens)}" for _ in range(length - 1)] + ["</s>"] for _ in range(n)]
+    return [
+        [f"t{draw.randrange(shape.n_tokens)}" for _ in range(length - 1)] + ["</s>"]
+        for _ in range(n)
+    ]
 
 
 def supported_precisions() -> list[str]:
@@ -151,7 +157,8 @@ def build_peers(shape: Shape, known: Sequence[str], threads: int) -> dict[str, P
 def whole_sentences(
     preset: str, batch: int, beam: int, known: Sequence[str], options: Any
 ) -> Iterator[Record]:
-    """Compare text bytes per second: the same precisions with each other, and the best with the best."""
+    """Compare text bytes per second: the same precisions with each other, and the best with the
+    best."""
     shape = WHOLE[preset]
     text = random_sources(shape, batch, SUBWORDS + 1)
     actions: dict[str, Callable[[], float]] = {}
@@ -179,7 +186,9 @@ def whole_sentences(
             layers = f"{shape.encoder_layers} + {shape.decoder_layers} layers of {shape.d}"
             reference = f"CTranslate2 {other}, {layers}, 8,000 subwords"
             what = case.name(f"ctranslate2 {preset} {other}{note}")
-            yield Record(BENCH, what, own, "text bytes/s", reference, rates[other], own / rates[other])
+            yield Record(
+                BENCH, what, own, "text bytes/s", reference, rates[other], own / rates[other]
+            )
 
 
 def time_sentences(engine: Engine, n: int) -> float:

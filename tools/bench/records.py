@@ -9,9 +9,9 @@ from typing import NamedTuple
 class Record(NamedTuple):
     """A measured figure and the reference that it is compared with, both measured in the same run.
 
-    bench: the benchmark; case: what was measured, in words; unit: of value and reference_value; reference:
-    what the figure is compared with, in words; ratio: the speed-up relative to a reference implementation, or
-    the achieved share of a peak.
+    bench: the benchmark; case: what was measured, in words; unit: of value and reference_value;
+    reference: what the figure is compared with, in words; ratio: the speed-up relative to a
+    reference implementation, or the achieved share of a peak.
     """
 
     bench: str
@@ -25,20 +25,27 @@ class Record(NamedTuple):
 
 def format_table(records: Sequence[Record]) -> str:
     """Format records as a Markdown table."""
-    lines = ["| case | value | unit | reference | its value | ratio |", "|---|---:|---|---|---:|---:|"]
+    lines = [
+        "| case | value | unit | reference | its value | ratio |",
+        "|---|---:|---|---|---:|---:|",
+    ]
     for r in records:
         numbers = _number(r.value), _number(r.reference_value)
-        lines.append(f"| {r.case} | {numbers[0]} | {r.unit} | {r.reference} | {numbers[1]} | {r.ratio:.3g} |")
+        lines.append(
+            f"| {r.case} | {numbers[0]} | {r.unit} | {r.reference} | {numbers[1]} | {r.ratio:.3g} |"
+        )
     return "\n".join(lines)
 
 
 def write_json(path: Path, records: Sequence[Record]) -> None:
     """Write records as a JSON list of objects."""
-    path.write_text(json.dumps([record._asdict() for record in records], indent=1) + "\n", encoding="utf-8")
+    path.write_text(
+        json.dumps([record._asdict() for record in records], indent=1) + "\n", encoding="utf-8"
+    )
 
 
 def _number(value: float) -> str:
-    """Format a number with three significant digits, from 1000 on with thousands separators: 0.0123, 4.57,
-    12,345.
+    """Format a number with three significant digits, from 1000 on with thousands separators:
+    0.0123, 4.57, 12,345.
     """
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -31,7 +31,8 @@ AnyModel = Model[Any, Any]
 NEVER = -1e9  # output bias of EOS, so that it is never the best byte
 SOURCE_BYTES = 100
 LIMIT = 100_000  # maximum steps of a sentence
-STINT = 0.005  # approximate seconds of one try, short enough to fit between time slices of other programs
+# approximate seconds of one try, short enough to fit between time slices of other programs
+STINT = 0.005
 TRIES = 30  # tries per measurement, of which the best counts
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -71,7 +72,8 @@ class EndlessModel(NamedTuple):
 def endless_model(arch: str, preset: str, *settings: str) -> EndlessModel:
     """Build a preset's model, with further settings, whose sentences never end.
 
-    Where the output layer has no bias, the logit of EOS is 0, which about half of the other 255 bytes exceed.
+    Where the output layer has no bias, the logit of EOS is 0, which about half of the other 255
+    bytes exceed.
     """
     config = load_config(arch, preset, list(settings))
     torch.manual_seed(1)
@@ -103,14 +105,16 @@ def random_requests(n: int, limit: int) -> list[Request]:
     """Return n requests whose sources are SOURCE_BYTES random letters."""
     draw = random.Random(1)
     letters = range(97, 123)
-    return [Request(bytes(draw.choices(letters, k=SOURCE_BYTES)), limit, number=i) for i in range(n)]
+    return [
+        Request(bytes(draw.choices(letters, k=SOURCE_BYTES)), limit, number=i) for i in range(n)
+    ]
 
 
 class StepTimer:
     """Times the decode steps of an engine with a full batch of sentences that never end.
 
-    Called, it returns the seconds per step of the fastest of several stints. A stint includes the stop test,
-    which synchronises with the device, as the decode loop does.
+    Called, it returns the seconds per step of the fastest of several stints. A stint includes the
+    stop test, which synchronises with the device, as the decode loop does.
     """
 
     def __init__(self, engine: Engine, batch: int, limit: int = LIMIT) -> None:
@@ -141,8 +145,9 @@ class StepTimer:
 def step_bytes(packed: PackedModel, n_rows: int = 1) -> int:
     """Return the bytes of packed weights that a step of n_rows rows reads.
 
-    These are all bytes from first_step_byte on, but only one row of each position table; in addition one row
-    of each n-gram table, which is stored before first_step_byte, per order and row of the step.
+    These are all bytes from first_step_byte on, but only one row of each position table; in
+    addition one row of each n-gram table, which is stored before first_step_byte, per order and row
+    of the step.
     """
     place = {column.name.lower(): int(column) for column in Field}
     n_bytes = len(packed.weights) - packed.program.first_step_byte
@@ -198,8 +203,8 @@ class Timing(NamedTuple):
 def measure_in_turn(actions: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, Timing]:
     """Call each action once per round, in turn, so that load from other programs affects all alike.
 
-    Each action returns its own measurement. The best round is what the machine can do; ratios are formed from
-    figures of the same rounds.
+    Each action returns its own measurement. The best round is what the machine can do; ratios are
+    formed from figures of the same rounds.
     """
     found: dict[str, list[float]] = {name: [] for name in actions}
     for _ in range(rounds):

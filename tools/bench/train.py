@@ -2,11 +2,12 @@
 
     python tools/bench/train.py --models convs2s bytenet --presets base
 
-Only the FLOP of matrix products on real bytes are counted: the backward pass counts twice the forward;
-look-ups, elementwise operations and padding count nothing. An encoder weight is used once per source byte (in
-ByteNet once per unfolded column), a decoder weight once per target byte, EOS included. A step is a whole
-update: encode, forward, loss, backward, optimiser. Times are the best of several; the peak is measured in
-between. On a GPU: tools/bench/gpu.py.
+Only the FLOP of matrix products on real bytes are counted: the backward pass counts twice the
+forward; look-ups, elementwise operations and padding count nothing. An encoder weight is used once
+per source byte (in ByteNet once per unfolded column), a decoder weight once per target byte, EOS
+included. A step is a whole
+update: encode, forward, loss, backward, optimiser. Times are the best of several; the peak is
+measured in between. On a GPU: tools/bench/gpu.py.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ BENCH = "bench/train"
 def typical_batch(max_tokens: int, device: torch.device) -> Any:
     """Return a batch as in the middle of a sorted epoch, of random letters.
 
-    Lengths are log-normal (median 110, sigma 0.6), target = source x log-normal(0.05, 0.15); it has as many
-    rows as the budget holds.
+    Lengths are log-normal (median 110, sigma 0.6), target = source x log-normal(0.05, 0.15); it has
+    as many rows as the budget holds.
     """
     draw = np.random.default_rng(1)
     source = np.exp(draw.normal(np.log(110), 0.6, 100_000)).clip(1, 1000).astype(np.int64)
@@ -57,12 +58,15 @@ def typical_batch(max_tokens: int, device: torch.device) -> Any:
 
 
 def make_batch(source_len: np.ndarray, target_len: np.ndarray, device: torch.device) -> Any:
-    """Return a batch of random letters on the device. source_len, target_len: (n,) int64, including EOS."""
+    """Return a batch of random letters on the device. source_len, target_len: (n,) int64, including
+    EOS."""
     draw = torch.Generator().manual_seed(1)
     sides = []
     for lengths in (torch.from_numpy(source_len), torch.from_numpy(target_len)):
         columns = torch.arange(int(lengths.max()))
-        letters = torch.randint(97, 123, (len(lengths), len(columns)), generator=draw, dtype=torch.uint8)
+        letters = torch.randint(
+            97, 123, (len(lengths), len(columns)), generator=draw, dtype=torch.uint8
+        )
         letters[columns == lengths[:, None] - 1] = EOS
         letters[columns >= lengths[:, None]] = PAD
         sides.append(letters)
@@ -78,17 +82,25 @@ def real_bytes(batch: Any) -> int:
 def step_flop(config: Config, model: AnyModel, batch: Any) -> float:
     """Return the FLOP of the matrix products of forward and backward pass on real bytes."""
     multiplied = {
-        id(p): p.numel() for name, p in model.named_parameters() if p.dim() > 1 and not is_lookup(name)
+        id(p): p.numel()
+        for name, p in model.named_parameters()
+        if p.dim() > 1 and not is_lookup(name)
     }
-    encoder = sum(multiplied.values()) - sum(multiplied.get(id(p), 0) for p in model.decoder.parameters())
+    encoder = sum(multiplied.values()) - sum(
+        multiplied.get(id(p), 0) for p in model.decoder.parameters()
+    )
     columns = batch.source_len
     if isinstance(config.model, ByteNetConfig):
         unfolded = config.model.unfolding_factor * columns + config.model.unfolding_offset
         columns = torch.maximum(columns, unfolded.ceil().long())
     pairs = [*zip(batch.source_len.tolist(), batch.target_len.tolist(), strict=True)]
     products = encoder * int(columns.sum()) + sum(t * step_cost(config.model, s) for s, t in pairs)
-    if isinstance(one := config.model, TransformerConfig):  # it has no program, whose attentions are counted
-        products += sum(2 * t * one.d_model * (one.window + s) * one.decoder_depth for s, t in pairs)
+    if isinstance(
+        one := config.model, TransformerConfig
+    ):  # it has no program, whose attentions are counted
+        products += sum(
+            2 * t * one.d_model * (one.window + s) * one.decoder_depth for s, t in pairs
+        )
     return 6.0 * float(products)
 
 
@@ -139,7 +151,9 @@ class Peak:
             self.best = max(self.best, 2 * len(a) ** 3 / seconds(lambda a=a, b=b: a @ b, a.device))  # type: ignore[misc]
 
 
-def best_seconds(action: Callable[[], object], between: Callable[[], object], limit: float) -> float:
+def best_seconds(
+    action: Callable[[], object], between: Callable[[], object], limit: float
+) -> float:
     """Return the minimum time of an action over at least two runs, after one warm-up run.
 
     It repeats for at most `limit` seconds, with another measurement between any two runs.
@@ -161,7 +175,9 @@ def throughput(case: str, step: Step, precision: str, limit: float) -> list[Reco
     achieved, best = step_flop(step.config, step.model, step.batch) / took / 1e9, peak.best / 1e9
     reference = f"best {precision} matrix product"
     rate = real_bytes(step.batch) / took
-    print(f"{case}: {achieved / best:.3f} of {best:.0f} GFLOP/s, {rate:,.0f} bytes/s", file=sys.stderr)
+    print(
+        f"{case}: {achieved / best:.3f} of {best:.0f} GFLOP/s, {rate:,.0f} bytes/s", file=sys.stderr
+    )
     return [
         Record(BENCH, f"{case} matmul peak", achieved, "GFLOP/s", reference, best, achieved / best),
         Record(BENCH, f"{case} speed", rate, "bytes/s", "", 0.0, 0.0),
@@ -182,7 +198,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--seconds", type=float, default=4.0, help="of the steps of a case; two steps at least"
     )
-    parser.add_argument("--max-tokens", type=int, default=0, help="bytes of a batch; 0: the preset's")
+    parser.add_argument(
+        "--max-tokens", type=int, default=0, help="bytes of a batch; 0: the preset's"
+    )
     parser.add_argument("--json", type=Path, help="also write the records here")
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)

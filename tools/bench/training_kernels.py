@@ -1,9 +1,10 @@
-"""Measure what each kernel of ours for training on a CPU gains: whole updates with and without it, in turn.
+"""Measure what each kernel of ours for training on a CPU gains: whole updates with and without it,
+in turn.
 
     python tools/bench/training_kernels.py
 
-One process, one thread, a preset with its own batch, in the precision that a training chooses. Of each
-round the time without the kernel is divided by the time with it; the table has the medians.
+One process, one thread, a preset with its own batch, in the precision that a training chooses. Of
+each round the time without the kernel is divided by the time with it; the table has the medians.
 """
 
 from __future__ import annotations
@@ -70,11 +71,15 @@ def seconds(update: Callable[[], None], replacements: list[Replacement]) -> floa
 
 def main() -> None:
     """Print a line for each model and kernel."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--models", nargs="+", default=[*USED], choices=USED)
     parser.add_argument("--preset", default="small")
     parser.add_argument("--kernels", nargs="+", default=[*SWITCHED_OFF], choices=SWITCHED_OFF)
-    parser.add_argument("--precision", choices=("fp32", "bf16"), help="default: what a training chooses")
+    parser.add_argument(
+        "--precision", choices=("fp32", "bf16"), help="default: what a training chooses"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()

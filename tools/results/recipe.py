@@ -23,12 +23,13 @@ Files = str | tuple[str, ...]  # one file of the corpora, or one of each corpus 
 class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
     """A row of a table.
 
-    options: training options, in addition to the table's; program: the training program; ensemble: rows that
-    translate together (nothing is trained); distil: rows, or runs of the repository (names with a slash),
-    whose translations of the table's training sources replace the targets; init_from: the row whose weights
-    training starts from; texts: files that differ from the table's; minutes: budget, converted to the updates
-    that the row makes in so many minutes when it trains alone, see reproduce.py --time; seeds: instead of
-    the table's; not_run: the reason, if it was decided not to run the row.
+    options: training options, in addition to the table's; program: the training program; ensemble:
+    rows that translate together (nothing is trained); distil: rows, or runs of the repository
+    (names with a slash), whose translations of the table's training sources replace the targets;
+    init_from: the row whose weights training starts from; texts: files that differ from the
+    table's; minutes: budget, converted to the updates that the row makes in so many minutes when it
+    trains alone, see reproduce.py --time; seeds: instead of the table's; not_run: the reason, if it
+    was decided not to run the row.
     """
 
     name: str
@@ -53,12 +54,15 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The recipe of a table.
 
-    texts: files of the corpora by the options of `train` that take them, several where corpora are mixed;
-    weights: of each corpus, see --weight of `train`; test: "src" and "ref", or "text" for byte language
-    models; options: of all trainings of bytenmt; decode: options of `translate`; beam: beam size of all rows;
-    noise: whether rows are also measured in int8 on one thread, for speed, and on disturbed sources;
-    tokenize: sacreBLEU's tokenizer; seeds: every row is trained with each of them, as a row NAME@SEED of its
-    own.
+    texts: files of the corpora by the options of `train` that take them, several where corpora are
+    mixed;
+    weights: of each corpus, see --weight of `train`; test: "src" and "ref", or "text" for byte
+    language models; options: of all trainings of bytenmt; decode: options of `translate`; beam:
+    beam size of all rows;
+    noise: whether rows are also measured in int8 on one thread, for speed, and on disturbed
+    sources;
+    tokenize: sacreBLEU's tokenizer; seeds: every row is trained with each of them, as a row
+    NAME@SEED of its own.
     """
 
     name: str = ""
@@ -85,7 +89,9 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if found.seeds:
             found = msgspec.structs.replace(
                 found,
-                row=tuple(_seeded(row, seed) for row in found.row for seed in row.seeds or found.seeds),
+                row=tuple(
+                    _seeded(row, seed) for row in found.row for seed in row.seeds or found.seeds
+                ),
             )
         known: set[str] = set()
         for row in found.row:
@@ -102,7 +108,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return {row.name: row for row in self.row}
 
     def select_rows(self, names: Sequence[str]) -> list[str]:
-        """Return the rows with some names, or all rows to be run; NAME selects NAME@SEED for every seed.
+        """Return the rows with some names, or all rows to be run; NAME selects NAME@SEED for every
+        seed.
 
         Raises BytenmtError for an unknown name.
         """
@@ -113,7 +120,9 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             matching = [row for row in self.rows if name in (row, row.partition("@")[0])]
             if not matching:
                 known = dict.fromkeys(row.partition("@")[0] for row in self.rows)
-                raise BytenmtError(f"--row {name}: expected one of {', '.join(known)}, or one seed as NAME@1")
+                raise BytenmtError(
+                    f"--row {name}: expected one of {', '.join(known)}, or one seed as NAME@1"
+                )
             rows += matching
         return rows
 
@@ -128,7 +137,10 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         words = [*self._training(row, corpora, folder, folder / row / "run")]
         if one.minutes:
             found = self.timed_rate(row, folder)
-            words += ["--max-updates", "UPDATES" if found is None else str(round(one.minutes * found))]
+            words += [
+                "--max-updates",
+                "UPDATES" if found is None else str(round(one.minutes * found)),
+            ]
         return words
 
     def timing_arguments(self, row: str, corpora: Path, folder: Path, minutes: float) -> list[str]:
@@ -146,7 +158,9 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         for key, files in texts.items():
             words += [part for file in _each(files) for part in (f"--{key}", str(corpora / file))]
         if one.distil:
-            words += [part for file in self.distilled_files(row, folder) for part in ("--tsv", str(file))]
+            words += [
+                part for file in self.distilled_files(row, folder) for part in ("--tsv", str(file))
+            ]
         words += [part for weight in self.weights for part in ("--weight", f"{weight:g}")]
         words += ["--init-from", str(folder / one.init_from / "run")] if one.init_from else []
         return [*words, *(self.options if one.program == TRANSLATOR else ()), *one.options]
@@ -158,7 +172,11 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def timed_rate(self, row: str, folder: Path) -> float | None:
         """Return a row's updates per minute, or None where it was not timed."""
         file = self.timing_folder(row, folder).with_suffix(".json")
-        return float(json.loads(file.read_text("utf-8"))["updates_per_minute"]) if file.is_file() else None
+        return (
+            float(json.loads(file.read_text("utf-8"))["updates_per_minute"])
+            if file.is_file()
+            else None
+        )
 
     def runs(self, row: str, folder: Path) -> list[Path]:
         """Return the runs that a row translates with: its own, or the members of the ensemble."""
@@ -174,7 +192,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return _each((self.texts | self.rows[row].texts)["src"])
 
     def distilled_files(self, row: str, folder: Path) -> list[Path]:
-        """Return the files of distilled pairs, one per source file; rows with equal teachers share them."""
+        """Return the files of distilled pairs, one per source file; rows with equal teachers share
+        them."""
         name = f"distilled-{'+'.join(Path(name).name for name in self.rows[row].distil)}"
         n = len(self.sources(row))
         return [folder / (f"{name}.tsv" if n == 1 else f"{name}-{i + 1}.tsv") for i in range(n)]

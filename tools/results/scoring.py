@@ -21,7 +21,10 @@ from tools.results.recipe import RIVAL, Recipe
 
 PROGRAM = [sys.executable, "-m", "bytenmt"]
 PRECISION = "int8"  # of the shipped models; speed, size and noise are measured in it
-WINDOW, WINDOWS_AT_ONCE = 256, 64  # of language models: bytes of a window, windows read side by side
+WINDOW, WINDOWS_AT_ONCE = (
+    256,
+    64,
+)  # of language models: bytes of a window, windows read side by side
 SPEEDS = "text_bytes_per_second_by_batch"
 
 
@@ -32,7 +35,11 @@ def score_row(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str
         text = str(corpora / recipe.test["text"])
         models = [word for run in runs for word in ("-m", str(run))]  # an ensemble
         told = _output("predict", *models, "--no-reference", text).splitlines()
-        return {"scores": {"predict": [*told, f"bits per byte, in windows: {window_bits(runs, text):.4f}"]}}
+        return {
+            "scores": {
+                "predict": [*told, f"bits per byte, in windows: {window_bits(runs, text):.4f}"]
+            }
+        }
     source, reference = (corpora / recipe.test[side] for side in ("src", "ref"))
     hypotheses = folder / row / "test.hyp"
     started = time.monotonic()
@@ -60,14 +67,19 @@ def score_row(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str
 def window_bits(runs: Sequence[Path], file: str) -> float:
     """Return the bits per byte of a text in windows of WINDOW bytes that are read independently.
 
-    A byte is predicted from the bytes before it in its window and the one byte before that, as in nanoGPT's
-    estimate of its loss, which draws such windows at random.
+    A byte is predicted from the bytes before it in its window and the one byte before that, as in
+    nanoGPT's estimate of its loss, which draws such windows at random.
     """
-    reader, data = load_runs(runs, EngineSpec(AUTO, "cpu", "fp32")).make_reader(), Path(file).read_bytes()
+    reader, data = (
+        load_runs(runs, EngineSpec(AUTO, "cpu", "fp32")).make_reader(),
+        Path(file).read_bytes(),
+    )
     log_p = 0.0
     for first in range(0, len(data), WINDOW * WINDOWS_AT_ONCE):
         starts = range(first, min(len(data), first + WINDOW * WINDOWS_AT_ONCE), WINDOW)
-        readings = reader.score_texts(None, [data[max(0, start - 1) : start + WINDOW] for start in starts])
+        readings = reader.score_texts(
+            None, [data[max(0, start - 1) : start + WINDOW] for start in starts]
+        )
         log_p += sum(
             float(reading.log_p[int(start > 0) :].sum())
             for start, reading in zip(starts, readings, strict=True)
@@ -93,7 +105,9 @@ def text_scores(hypotheses: Path, reference: Path, tokenize: str) -> dict[str, d
         for name, metric in metrics.items()
     }
     n_equal = sum(text == reference for text, reference in zip(texts, references, strict=True))
-    return found | {"exact_match": {"score": 100 * n_equal / max(1, len(references)), "signature": "%"}}
+    return found | {
+        "exact_match": {"score": 100 * n_equal / max(1, len(references)), "signature": "%"}
+    }
 
 
 def _files(runs: list[Path], folder: Path) -> list[Path]:
@@ -105,7 +119,9 @@ def _load(files: list[Path]) -> Runtime:
     return load_runs(files, EngineSpec("auto", AUTO, AUTO, 1))
 
 
-def _measure_bytenmt(recipe: Recipe, runs: list[Path], source: Path, reference: Path, folder: Path) -> Any:
+def _measure_bytenmt(
+    recipe: Recipe, runs: list[Path], source: Path, reference: Path, folder: Path
+) -> Any:
     """Measure runs of bytenmt on its CPU engine."""
     from bytenmt.data.text_file import TextFile
     from tools.measurements import measure
@@ -129,7 +145,15 @@ def _measure_rival(
 ) -> Any:
     """Measure a run of the rival in CTranslate2."""
     written = folder / "rival.json"
-    words = (str(runs[0]), "--precision", PRECISION, "--beam", str(recipe.beam), "--json", str(written))
+    words = (
+        str(runs[0]),
+        "--precision",
+        PRECISION,
+        "--beam",
+        str(recipe.beam),
+        "--json",
+        str(written),
+    )
     _rival("score.py", *words, "--src", str(source), "--ref", str(reference), *options)
     found = json.loads(written.read_text(encoding="utf-8"))
     return {key: found[key] for key in ("chrf_by_noise", SPEEDS, "megabytes")}
@@ -142,4 +166,6 @@ def _rival(tool: str, *words: str) -> None:
 
 def _output(*words: str) -> str:
     """Run a bytenmt command and return its output. Raises CalledProcessError."""
-    return subprocess.run([*PROGRAM, *words], check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
+    return subprocess.run(
+        [*PROGRAM, *words], check=True, stdout=subprocess.PIPE, encoding="utf-8"
+    ).stdout

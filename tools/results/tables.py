@@ -17,7 +17,8 @@ MEASURED = ("bytes/s, batch 1", "bytes/s, batch 32", "MB int8")
 
 
 def table(recipe: Recipe, results: Results, corpora: Path, folder: Path) -> str:
-    """Return the table in Markdown, with the commands of rows that were not run, or not to their end.
+    """Return the table in Markdown, with the commands of rows that were not run, or not to their
+    end.
 
     For a row with several seeds it gives the mean and the largest deviation from it.
     """
@@ -31,7 +32,11 @@ def table(recipe: Recipe, results: Results, corpora: Path, folder: Path) -> str:
     lines = [f"# {recipe.title}", "", _line(columns), "|---" + "|---:" * (len(columns) - 1) + "|"]
     for name, rows in _by_seed(recipe).items():
         there = [results[row] for row in rows if row in results]
-        cells = _cells(recipe, there) if there else [_state(folder, rows[0]), *[""] * (len(columns) - 2)]
+        cells = (
+            _cells(recipe, there)
+            if there
+            else [_state(folder, rows[0]), *[""] * (len(columns) - 2)]
+        )
         title = recipe.rows[name].title or name
         lines.append(_line([title.rpartition(", seed ")[0] if recipe.seeds else title, *cells]))
     if recipe.noise and results:
@@ -70,10 +75,13 @@ def _state(folder: Path, row: str) -> str:
 
 
 def _by_seed(recipe: Recipe) -> dict[str, list[str]]:
-    """Group the row names of all seeds by the name of the first; without seeds each row is its own group."""
+    """Group the row names of all seeds by the name of the first; without seeds each row is its own
+    group."""
     found: dict[str, list[str]] = {}
     for row in recipe.row:
-        found.setdefault(row.name.partition("@")[0] if recipe.seeds else row.name, []).append(row.name)
+        found.setdefault(row.name.partition("@")[0] if recipe.seeds else row.name, []).append(
+            row.name
+        )
     return {rows[0]: rows for rows in found.values()}
 
 
@@ -101,7 +109,11 @@ def _cells(recipe: Recipe, seeds: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
     if recipe.noise:
         speeds = one["measured"]["text_bytes_per_second_by_batch"]
-        cells += [f"{speeds['1']:,.0f}", f"{speeds['32']:,.0f}", f"{one['measured']['megabytes']:.1f}"]
+        cells += [
+            f"{speeds['1']:,.0f}",
+            f"{speeds['32']:,.0f}",
+            f"{one['measured']['megabytes']:.1f}",
+        ]
     return cells
 
 
@@ -110,22 +122,34 @@ def _score(key: str, one: Mapping[str, Any]) -> float:
 
 
 def _bits(which: int, one: Mapping[str, Any]) -> float:
-    """Return the bits per byte that `predict` printed: of the stream (which 0) or in windows (which -1)."""
+    """Return the bits per byte that `predict` printed: of the stream (which 0) or in windows (which
+    -1)."""
     lines = [line for line in one["scores"]["predict"] if line.startswith("bits per byte")]
     return float(lines[which].rpartition(": ")[2].split()[0])
 
 
 def _noise(recipe: Recipe, results: Results) -> list[str]:
-    """Return a table of chrF by share of disturbed source, and the share of clean chrF kept at 10 %."""
+    """Return a table of chrF by share of disturbed source, and the share of clean chrF kept at 10
+    %."""
     shares = list(next(iter(results.values()))["measured"]["chrf_by_noise"])
-    head = ["chrF, int8, source disturbed", *(f"{float(share):.0%}" for share in shares), "kept at 10 %"]
+    head = [
+        "chrF, int8, source disturbed",
+        *(f"{float(share):.0%}" for share in shares),
+        "kept at 10 %",
+    ]
     lines = [_line(head), "|---" + "|---:" * (len(head) - 1) + "|"]
     for row in recipe.row:
         if row.name in results:
             chrf = results[row.name]["measured"]["chrf_by_noise"]
             kept_percent = f"{100 * chrf['0.1'] / chrf['0']:.1f} %" if chrf["0"] else ""
             lines.append(
-                _line([row.title or row.name, *(f"{chrf[share]:.2f}" for share in shares), kept_percent])
+                _line(
+                    [
+                        row.title or row.name,
+                        *(f"{chrf[share]:.2f}" for share in shares),
+                        kept_percent,
+                    ]
+                )
             )
     return lines
 

@@ -57,14 +57,19 @@ def _linear(part: Any, weight: torch.Tensor, bias: torch.Tensor) -> None:
     part.weight, part.bias = weight.detach().numpy(), bias.detach().numpy()
 
 
-def _attention(parts: Sequence[Any], attention: nn.MultiheadAttention, sizes: Sequence[int]) -> None:
+def _attention(
+    parts: Sequence[Any], attention: nn.MultiheadAttention, sizes: Sequence[int]
+) -> None:
     """Copy attention weights.
 
-    parts: linear layers of queries, keys and values, grouped by `sizes`, and last that of the output.
+    parts: linear layers of queries, keys and values, grouped by `sizes`, and last that of the
+    output.
     """
     rows = [size * attention.embed_dim for size in sizes]
     assert attention.in_proj_weight is not None and attention.in_proj_bias is not None
-    weights, biases = (torch.split(t, rows) for t in (attention.in_proj_weight, attention.in_proj_bias))
+    weights, biases = (
+        torch.split(t, rows) for t in (attention.in_proj_weight, attention.in_proj_bias)
+    )
     for part, weight, bias in zip(parts, weights, biases, strict=False):
         _linear(part, weight, bias)
     _linear(parts[-1], attention.out_proj.weight, attention.out_proj.bias)

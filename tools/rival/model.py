@@ -1,8 +1,8 @@
 """A subword Transformer of PyTorch's own layers: pre-norm, tied embeddings, sinusoidal positions.
 
-Vaswani et al. 2017, but with layer norms before the sublayers and after both stacks (pre-norm). One table
-embeds sources and targets and is the output layer. Positions are encoded as in CTranslate2, which runs the
-trained model: counted from 1, sines before cosines.
+Vaswani et al. 2017, but with layer norms before the sublayers and after both stacks (pre-norm). One
+table embeds sources and targets and is the output layer. Positions are encoded as in CTranslate2,
+which runs the trained model: counted from 1, sines before cosines.
 """
 
 from __future__ import annotations
@@ -84,12 +84,15 @@ class Transformer(nn.Module):
 
     def _embed(self, ids: Tensor) -> Tensor:
         d = self.embedding.embedding_dim
-        embedded: Tensor = self.dropout(self.embedding(ids) * math.sqrt(d) + self.positions[: ids.shape[1]])
+        embedded: Tensor = self.dropout(
+            self.embedding(ids) * math.sqrt(d) + self.positions[: ids.shape[1]]
+        )
         return embedded
 
 
 def sinusoids(n: int, d: int) -> Tensor:
-    """Return the encodings (n, d) of positions 1 to n: d/2 sines of falling frequency, then their cosines.
+    """Return the encodings (n, d) of positions 1 to n: d/2 sines of falling frequency, then their
+    cosines.
 
     Frequencies fall from 1 to 1/10,000.
     """
@@ -100,7 +103,8 @@ def sinusoids(n: int, d: int) -> Tensor:
 
 
 def stacked_projections(model: Transformer) -> dict[nn.Parameter, int]:
-    """Return the hidden matrices with the number of projections in each: 3 for query, key and value."""
+    """Return the hidden matrices with the number of projections in each: 3 for query, key and
+    value."""
     return {
         parameter: 3 if name.endswith("in_proj_weight") else 1
         for name, parameter in model.named_parameters()

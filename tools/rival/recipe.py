@@ -14,7 +14,12 @@ from bytenmt.config.schema import AUGMENTATIONS, DataConfig
 from bytenmt.errors import BytenmtError, CheckpointError
 from tools.rival.model import Transformer, TransformerShape
 
-CONFIG, BEST, CHECKPOINT, METRICS = "config.json", "best.safetensors", "checkpoint.pt", "metrics.jsonl"
+CONFIG, BEST, CHECKPOINT, METRICS = (
+    "config.json",
+    "best.safetensors",
+    "checkpoint.pt",
+    "metrics.jsonl",
+)
 
 
 class Recipe(NamedTuple):
@@ -49,7 +54,9 @@ class Recipe(NamedTuple):
 
     def data(self) -> DataConfig:
         """Return the augmentation of the training pairs as bytenmt's configuration."""
-        return DataConfig(**{name: getattr(self, name) for name in AUGMENTATIONS if name in self._fields})
+        return DataConfig(
+            **{name: getattr(self, name) for name in AUGMENTATIONS if name in self._fields}
+        )
 
     def shape(self, n_pieces: int) -> TransformerShape:
         """Return the shape of the model. n_pieces: vocabulary size. Raises BytenmtError."""
@@ -60,10 +67,16 @@ class Recipe(NamedTuple):
             )
         layers = self.decoder_layers or self.layers
         inner = self.ff * self.d_model
-        return TransformerShape(n_pieces, self.d_model, inner, self.layers, layers, heads, self.dropout)
+        return TransformerShape(
+            n_pieces, self.d_model, inner, self.layers, layers, heads, self.dropout
+        )
 
 
-CHOICES = {"pieces": ("unigram", "bpe"), "optimizer": ("adamw", "muon"), "precision": ("fp32", "bf16")}
+CHOICES = {
+    "pieces": ("unigram", "bpe"),
+    "optimizer": ("adamw", "muon"),
+    "precision": ("fp32", "bf16"),
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +84,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     for name, default in Recipe()._asdict().items():
         option = "--" + name.replace("_", "-")
         kind, choices = type(default), CHOICES.get(name)
-        parser.add_argument(option, type=kind, default=default, choices=choices, help="(%(default)s)")
+        parser.add_argument(
+            option, type=kind, default=default, choices=choices, help="(%(default)s)"
+        )
 
 
 class RunInfo(NamedTuple):
@@ -109,4 +124,8 @@ def load_model(folder: Path) -> Transformer:
 def read_metrics(folder: Path) -> list[dict[str, float]]:
     """Return the records of a run's metrics, none where there are no metrics yet."""
     file = folder / METRICS
-    return [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.is_file() else []
+    return (
+        [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+        if file.is_file()
+        else []
+    )

@@ -1,11 +1,12 @@
-"""Translate a test text with an exported rival, by CTranslate2, and measure quality, speed and size.
+"""Translate a test text with an exported rival, by CTranslate2, and measure quality, speed and
+size.
 
     python tools/rival/score.py runs/rival --src test.en --ref test.de --json rival.json
     python tools/rival/score.py runs/rival --precision fp32 --src test.en -o test.hyp
 
-Without --ref it only translates. Speed is UTF-8 bytes of output per second of whole sentences, including
-subword segmentation, best of three: line by line, and in batches of 32, sorted by length. Noise disturbs a
-share of the source characters, as data.noise does, in the same way in every run.
+Without --ref it only translates. Speed is UTF-8 bytes of output per second of whole sentences,
+including subword segmentation, best of three: line by line, and in batches of 32, sorted by length.
+Noise disturbs a share of the source characters, as data.noise does, in the same way in every run.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def export_folder(run: Path, precision: str) -> Path:
 class Translator:
     """Translates text with CTranslate2 on one worker with some threads.
 
-    batch: lines of a batch, sorted by length. most: maximum pieces of a translation. Raises CheckpointError
-    where the run was not exported.
+    batch: lines of a batch, sorted by length. most: maximum pieces of a translation. Raises
+    CheckpointError where the run was not exported.
     """
 
     def __init__(
@@ -66,7 +67,9 @@ class Translator:
             str(folder), device="cpu", compute_type=PRECISIONS[precision], intra_threads=threads
         )
         self._options = {"beam_size": beam, "max_batch_size": batch, "max_decoding_length": most}
-        self.bytes = (run / PIECES).stat().st_size + sum(file.stat().st_size for file in folder.iterdir())
+        self.bytes = (run / PIECES).stat().st_size + sum(
+            file.stat().st_size for file in folder.iterdir()
+        )
 
     def pieces(self, lines: Sequence[str]) -> list[list[str]]:
         """Return the pieces of each translation; none for an empty line."""
@@ -99,7 +102,9 @@ def scores(args: argparse.Namespace) -> dict[str, Any]:
     """Return all figures. Raises BytenmtError."""
     sources, references = read_lines(args.src), read_lines(args.ref)
     if len(sources) != len(references):
-        raise DataError(f"{len(sources)} source and {len(references)} reference lines: expected as many")
+        raise DataError(
+            f"{len(sources)} source and {len(references)} reference lines: expected as many"
+        )
     validated = [record for record in read_metrics(args.folder) if "valid_bits_per_byte" in record]
     if not validated:
         raise DataError(f"{args.folder} has not been validated: let its training end")
@@ -139,16 +144,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--src", type=Path, required=True, metavar="FILE")
     parser.add_argument("--ref", type=Path, metavar="FILE")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the translations here")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write the translations here"
+    )
     parser.add_argument("--noise", type=float, nargs="*", default=SHARES, metavar="SHARE")
-    parser.add_argument("--speed-lines", type=int, default=200, help="number of lines to time (%(default)s)")
+    parser.add_argument(
+        "--speed-lines", type=int, default=200, help="number of lines to time (%(default)s)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     args = parser.parse_args(arguments)
     try:
         if args.output:
-            texts = Translator(args.folder, args.precision, args.beam, threads=args.threads).translate(
-                read_lines(args.src)
-            )
+            texts = Translator(
+                args.folder, args.precision, args.beam, threads=args.threads
+            ).translate(read_lines(args.src))
             args.output.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
         if args.ref:
             found = json.dumps(scores(args), indent=1)

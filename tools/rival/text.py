@@ -40,7 +40,8 @@ def read_lines(path: Path) -> list[str]:
 
 
 def train_pieces(lines: Iterable[str], size: int, kind: str) -> bytes:
-    """Train a SentencePiece model of at most `size` pieces, including 256 bytes, shared by both sides.
+    """Train a SentencePiece model of at most `size` pieces, including 256 bytes, shared by both
+    sides.
 
     kind: unigram or bpe. Raises BytenmtError where the text is too small.
     """
@@ -76,7 +77,10 @@ class TrainingText:
         """Return the sources and the targets of an epoch; all epochs are the same where is_fixed."""
         if self.is_fixed:
             order = range(len(self._corpus))
-            sides = [[side(k).decode() for k in order] for side in (self._corpus.source, self._corpus.target)]
+            sides = [
+                [side(k).decode() for k in order]
+                for side in (self._corpus.source, self._corpus.target)
+            ]
             return sides[0], sides[1]
         sources, targets = [], []
         corpus = self._augmenter.corpus(epoch)
@@ -100,7 +104,9 @@ class SubwordModel:
     """A SentencePiece model: converts between text, ids and piece names."""
 
     def __init__(self, model: bytes) -> None:
-        self._processor = import_package("sentencepiece", "rival").SentencePieceProcessor(model_proto=model)
+        self._processor = import_package("sentencepiece", "rival").SentencePieceProcessor(
+            model_proto=model
+        )
 
     @classmethod
     def load(cls, folder: Path) -> SubwordModel:
@@ -115,7 +121,9 @@ class SubwordModel:
 
     def ids(self, lines: Sequence[str]) -> list[Ids]:
         """Return the ids of each line, without EOS."""
-        return [np.array(line, np.int32) for line in self._processor.encode(list(lines), num_threads=1)]
+        return [
+            np.array(line, np.int32) for line in self._processor.encode(list(lines), num_threads=1)
+        ]
 
     def names(self, lines: Sequence[str]) -> list[list[str]]:
         """Return the piece names of each line, without EOS."""
@@ -144,10 +152,14 @@ class SubwordPairs(NamedTuple):
         return source, target
 
 
-def read_pairs(source: Sequence[str], target: Sequence[str], pieces: SubwordModel, most: int) -> SubwordPairs:
+def read_pairs(
+    source: Sequence[str], target: Sequence[str], pieces: SubwordModel, most: int
+) -> SubwordPairs:
     """Return the pairs with at most `most` pieces on each side. Raises DataError."""
     if len(source) != len(target) or not source:
-        raise DataError(f"{len(source)} source and {len(target)} target lines: expected equal numbers, not 0")
+        raise DataError(
+            f"{len(source)} source and {len(target)} target lines: expected equal numbers, not 0"
+        )
     usable = [
         (s, t, len(line.encode()))
         for s, t, line in zip(pieces.ids(source), pieces.ids(target), target, strict=True)
@@ -162,8 +174,8 @@ def read_pairs(source: Sequence[str], target: Sequence[str], pieces: SubwordMode
 class Batch(NamedTuple):
     """A padded batch.
 
-    source (n, s), target_in (n, t), target_out (n, t): int64 ids; source_padding, target_real: bool; n_bytes:
-    UTF-8 bytes of the targets.
+    source (n, s), target_in (n, t), target_out (n, t): int64 ids; source_padding, target_real:
+    bool; n_bytes: UTF-8 bytes of the targets.
     """
 
     source: Tensor
@@ -184,7 +196,8 @@ def make_batch(pairs: SubwordPairs, rows: Sequence[int]) -> Batch:
 
 
 def pad_ids(lines: Sequence[Ids]) -> tuple[Tensor, Tensor]:
-    """Return n lines of ids padded with EOS, (n, longest) int64, and a bool mask that is true at the ids."""
+    """Return n lines of ids padded with EOS, (n, longest) int64, and a bool mask that is true at
+    the ids."""
     lengths = np.array([len(line) for line in lines])
     real = np.arange(lengths.max()) < lengths[:, None]
     ids = np.full(real.shape, EOS, np.int64)

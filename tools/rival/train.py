@@ -1,14 +1,16 @@
 """Train a subword Transformer on the same pairs as bytenmt, for as many updates or minutes.
 
-    python tools/rival/train.py --src train.en --tgt train.de --valid-src valid.en --valid-tgt valid.de \\
+    python tools/rival/train.py --src train.en --tgt train.de --valid-src valid.en --valid-tgt
+    valid.de \\
         -o runs/rival --max-minutes 60 --threads 1
 
-The common alternative to bytenmt: SentencePiece, PyTorch's own layers (pre-norm), AdamW with warm-up and a
-cosine schedule that ends with the budget, label smoothing, dropout, a moving average of the weights. Its
-pairs can be mixed and augmented as in bytenmt (--weight, --noise, --upper-case …): the same code makes every
-epoch's lines, before they are split into subwords. Minutes are those of updates and validations, without
-reading text and training subwords. Bits per byte are the bits of the pieces that SentencePiece chooses, and
-EOS, over the target's UTF-8 bytes. Needs: pip install 'bytenmt[rival]'.
+The common alternative to bytenmt: SentencePiece, PyTorch's own layers (pre-norm), AdamW with
+warm-up and a cosine schedule that ends with the budget, label smoothing, dropout, a moving average
+of the weights. Its pairs can be mixed and augmented as in bytenmt (--weight, --noise, --upper-case
+…): the same code makes every epoch's lines, before they are split into subwords. Minutes are those
+of updates and validations, without reading text and training subwords. Bits per byte are the bits
+of the pieces that SentencePiece chooses, and EOS, over the target's UTF-8 bytes. Needs: pip install
+'bytenmt[rival]'.
 """
 
 from __future__ import annotations
@@ -38,7 +40,16 @@ from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.training.optim import MovingAverage, Muon
 from tools.rival.model import MOST_PIECES, Transformer, stacked_projections
-from tools.rival.recipe import BEST, CHECKPOINT, CONFIG, METRICS, Recipe, RunInfo, add_options, read_metrics
+from tools.rival.recipe import (
+    BEST,
+    CHECKPOINT,
+    CONFIG,
+    METRICS,
+    Recipe,
+    RunInfo,
+    add_options,
+    read_metrics,
+)
 from tools.rival.text import (
     PIECES,
     Batch,
@@ -81,7 +92,8 @@ class Run:
     def __init__(self, folder: Path, recipe: Recipe, max_updates: int, max_minutes: float) -> None:
         self.folder, self.recipe = folder, recipe
         self.max_updates, self.max_minutes = max_updates, max_minutes
-        # Numbers of the checkpoint: updates, the place in the text, seconds, and the best validation.
+        # Numbers of the checkpoint: updates, the place in the text, seconds, and the best
+        # validation.
         self.progress = {"update": 0, "epoch": 0, "batch": 0, "seconds": 0.0, "best": math.inf}
         self.received_signals: list[int] = []
         self.nats: list[Tensor] = []  # of the updates since the last record
@@ -115,8 +127,12 @@ class Run:
             self._restore()
         stored = RunInfo(self.recipe, len(pieces), sum(p.numel() for p in self.model.parameters()))
         (self.folder / CONFIG).write_text(stored.to_json(), "utf-8")
-        records = [one for one in read_metrics(self.folder) if one["update"] <= self.progress["update"]]
-        (self.folder / METRICS).write_text("".join(f"{json.dumps(one)}\n" for one in records), "utf-8")
+        records = [
+            one for one in read_metrics(self.folder) if one["update"] <= self.progress["update"]
+        ]
+        (self.folder / METRICS).write_text(
+            "".join(f"{json.dumps(one)}\n" for one in records), "utf-8"
+        )
         self._read_epoch()
 
     def fraction_done(self) -> float:
@@ -126,7 +142,8 @@ class Run:
         return min(1.0, max(shares))
 
     def rate(self) -> float:
-        """Return the learning rate of the next update: linear warm-up, then a cosine to zero at the limit."""
+        """Return the learning rate of the next update: linear warm-up, then a cosine to zero at the
+        limit."""
         update, warmup = self.progress["update"] + 1, max(1, self.recipe.warmup_updates)
         factor = 0.5 * (1 + math.cos(math.pi * self.fraction_done()))
         return self.recipe.lr * (update / warmup if update < warmup else factor)
@@ -160,7 +177,9 @@ class Run:
         epoch = int(self.progress["epoch"])
         if not self._text.is_fixed or not hasattr(self, "pairs"):
             self.pairs = read_pairs(*self._text.lines(epoch), self._pieces, self.recipe.max_pieces)
-        self.plan = epoch_plan(*self.pairs.lengths(), self.recipe.max_tokens, self.recipe.seed, epoch)
+        self.plan = epoch_plan(
+            *self.pairs.lengths(), self.recipe.max_tokens, self.recipe.seed, epoch
+        )
 
     def _update(self) -> None:
         """Train on the next batch."""
@@ -188,7 +207,8 @@ class Run:
         progress["seconds"] += time.monotonic() - started
 
     def _write_record(self) -> None:
-        """Write a record of the updates since the last one. Raises BytenmtError if training has diverged."""
+        """Write a record of the updates since the last one. Raises BytenmtError if training has
+        diverged."""
         bits = float(torch.stack(self.nats).double().sum()) / math.log(2) / max(1, self.n_bytes)
         if not math.isfinite(bits):
             raise BytenmtError("training has diverged (the loss is not a number): lower --lr")
@@ -202,7 +222,9 @@ class Run:
             file.write(json.dumps(record) + "\n")
         minutes = record["seconds"] / 60
         print(
-            f"update {record['update']}, {minutes:.1f} min: {name} {value:.4f}", file=sys.stderr, flush=True
+            f"update {record['update']}, {minutes:.1f} min: {name} {value:.4f}",
+            file=sys.stderr,
+            flush=True,
         )
 
     def _validate(self) -> None:
@@ -217,7 +239,8 @@ class Run:
         self._write("valid_bits_per_byte", bits)
 
     def _save(self) -> None:
-        """Write a checkpoint with all state that a resume needs, including the random number generator."""
+        """Write a checkpoint with all state that a resume needs, including the random number
+        generator."""
         whole: dict[str, Any] = {
             "progress": self.progress,
             "model": self.model.state_dict(),
@@ -243,7 +266,8 @@ class Run:
 
 
 def build_optimizer(model: Transformer, recipe: Recipe) -> torch.optim.Optimizer:
-    """Build AdamW, or Muon for the hidden matrices with AdamW for the rest; vectors have no weight decay."""
+    """Build AdamW, or Muon for the hidden matrices with AdamW for the rest; vectors have no weight
+    decay."""
     maps = stacked_projections(model) if recipe.optimizer == "muon" else {}
     rest = [p for p in model.parameters() if p not in maps]
     groups: list[dict[str, Any]] = [
@@ -268,19 +292,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in ("--valid-src", "--valid-tgt"):
         parser.add_argument(name, type=Path, required=True, metavar="FILE")
     parser.add_argument(
-        "--weight", type=float, action="append", default=[], help="of each --src, as in bytenmt train"
+        "--weight",
+        type=float,
+        action="append",
+        default=[],
+        help="of each --src, as in bytenmt train",
     )
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="the run's folder")
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FOLDER", help="the run's folder"
+    )
     parser.add_argument("--max-minutes", type=float, default=0.0, help="0: no limit")
     parser.add_argument("--max-updates", type=int, default=0, help="0: no limit")
     parser.add_argument("--valid-every", type=int, default=1000, help="updates (%(default)s)")
     parser.add_argument("--save-every", type=float, default=5.0, help="minutes (%(default)s)")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--resume", action="store_true", help="continue from the folder's checkpoint")
+    parser.add_argument(
+        "--resume", action="store_true", help="continue from the folder's checkpoint"
+    )
     add_options(parser)
     args = parser.parse_args(arguments)
     if not args.max_minutes and not args.max_updates:
-        parser.error("give --max-minutes or --max-updates: the learning rate decays to 0 at that limit")
+        parser.error(
+            "give --max-minutes or --max-updates: the learning rate decays to 0 at that limit"
+        )
     weights = args.weight or [1.0] * len(args.src)
     if not len(args.src) == len(args.tgt) == len(weights):
         parser.error("give as many --tgt as --src, and a --weight for each or none")
@@ -291,7 +325,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     run = Run(args.output, recipe, args.max_updates, args.max_minutes)
     try:
         run.prepare(files, [args.valid_src, args.valid_tgt], args.resume)
-        before = {number: signal.signal(number, run.stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {
+            number: signal.signal(number, run.stop) for number in (signal.SIGINT, signal.SIGTERM)
+        }
         run.run_updates(args.valid_every, args.save_every)
     except BytenmtError as error:
         sys.exit(f"Error: {error}")

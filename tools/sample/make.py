@@ -1,9 +1,9 @@
 """Write the Korean-English sample: dates, times, numbers, prices, durations and measures.
 
-Every surface form of one language is paired with exactly one form of the other, so a perfect answer exists in
-both directions. A form takes a value and returns its line in both languages, or None where that form is not
-in use. The split is by value: a stable hash of each value (a day of the year, a clock time, an amount ...)
-puts it in training, validation or test, in all its forms.
+Every surface form of one language is paired with exactly one form of the other, so a perfect answer
+exists in both directions. A form takes a value and returns its line in both languages, or None
+where that form is not in use. The split is by value: a stable hash of each value (a day of the
+year, a clock time, an amount ...) puts it in training, validation or test, in all its forms.
 """
 
 import argparse
@@ -45,12 +45,15 @@ SMALL = words(
 TENS = words("_ _ twenty thirty forty fifty sixty seventy eighty ninety")
 ORDINALS = dict(table("one=first|two=second|three=third|five=fifth|eight=eighth|nine=ninth"))
 ORDINALS["twelve"] = "twelfth"
-MONTHS = words("January February March April May June July August September October November December")
+MONTHS = words(
+    "January February March April May June July August September October November December"
+)
 WEEKDAYS = table(
     "월요일 = Monday | 화요일 = Tuesday | 수요일 = Wednesday | 목요일 = Thursday | 금요일 = Friday"
     "| 토요일 = Saturday | 일요일 = Sunday"
 )
-HOURS_OF_DAY = (  # (end of the period, Korean name, English phrase); noon and midnight are never spelled out
+# (end of the period, Korean name, English phrase); noon and midnight are never spelled out
+HOURS_OF_DAY = (
     (6, "새벽", "before dawn"),
     (10, "아침", "in the morning"),
     (12, "오전", "in the morning"),
@@ -58,7 +61,8 @@ HOURS_OF_DAY = (  # (end of the period, Korean name, English phrase); noon and m
     (21, "저녁", "in the evening"),
     (25, "밤", "at night"),
 )
-# Closed classes with too few words to hold any of them out; every line also has a value that decides its set.
+# Closed classes with too few words to hold any of them out; every line also has a value that
+# decides its set.
 CLOSED = {
     "weekday": WEEKDAYS,
     "month": tuple((f"{number}월", name) for number, name in enumerate(MONTHS, 1)),
@@ -285,7 +289,8 @@ def number_words(number: int) -> Line | None:
 
 
 def number_myriads(number: int) -> Line | None:
-    """Write a value like 1만 2500, 12,500 (before a counter); two digits are the counted things' own."""
+    """Write a value like 1만 2500, 12,500 (before a counter); two digits are the counted things'
+    own."""
     if number < 100:
         return None
     return myriads(number) if number >= 10_000 else f"{number:,}", f"{number:,}"
@@ -389,8 +394,8 @@ KINDS: dict[str, Callable[[Random], Value]] = {
 class Form(NamedTuple):
     """A way to write values of some kinds.
 
-    weight: relative frequency; kinds: of its values; write: returns the line, or None where the form is not
-    in use; frames: carrier phrases.
+    weight: relative frequency; kinds: of its values; write: returns the line, or None where the
+    form is not in use; frames: carrier phrases.
     """
 
     family: str
@@ -435,7 +440,9 @@ FORMS = (
     Form("duration", 3, "span", span_words, WHILES),
     Form("duration", 1, "seconds", lambda m, s: parts((m, "분", "minute"), (s, "초", "second"))),
     Form("duration", 1, "days", lambda days: (f"{days}일", f"{days} days"), SPANS),
-    Form("duration", 1, "months", lambda y, m: parts((y, "년", "year"), (m, "개월", "month")), SPANS),
+    Form(
+        "duration", 1, "months", lambda y, m: parts((y, "년", "year"), (m, "개월", "month")), SPANS
+    ),
     Form("measure", 3, "decimal", decimal, MEASURES),
     Form("measure", 2, "decimal", decimal, UNITS),
     Form("measure", 2, "decimal", decimal_words, UNITS),
@@ -501,7 +508,8 @@ def make_side(side: str, count: int, seed: int) -> list[Pair]:
 
 
 def make_sample(seed: int = 1, pairs: int = 20_000) -> dict[str, list[Pair]]:
-    """Return the three sets. Raises ValueError if two lines of one language share a line of the other."""
+    """Return the three sets. Raises ValueError if two lines of one language share a line of the
+    other."""
     sides = {"train": pairs, **HELD_OUT}
     sample = {side: make_side(side, count, seed) for side, count in sides.items()}
     every = [pair for side in sample.values() for pair in side]

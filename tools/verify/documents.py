@@ -2,12 +2,12 @@
 
     python tools/verify/documents.py FOLDER... [--model data/models/en-de --out OUT] [--format NAME]
 
-Each file of a known format is written back as it was read: its format's own library has to read the same tree
-as before, and a second round trip has to give the same bytes. It is translated by two stand-ins, into
-capitals, and into signs of all formats with its codes in another order, and with --model by `bytenmt
-translate-file`, which writes into --out: the library has to read the result, msgfmt --check has to accept it
-if it accepted the catalogue before, and no code may be lost. Prints a line for each format and each problem;
-the exit code is 1 if there is a problem.
+Each file of a known format is written back as it was read: its format's own library has to read the
+same tree as before, and a second round trip has to give the same bytes. It is translated by two
+stand-ins, into capitals, and into signs of all formats with its codes in another order, and with
+--model by `bytenmt translate-file`, which writes into --out: the library has to read the result,
+msgfmt --check has to accept it if it accepted the catalogue before, and no code may be lost. Prints
+a line for each format and each problem; the exit code is 1 if there is a problem.
 """
 
 from __future__ import annotations
@@ -31,7 +31,13 @@ from bytenmt.documents.unit import Document, ReadOptions, Unit  # noqa: E402
 from bytenmt.errors import DataError  # noqa: E402
 from tools.verify.made_up_translations import capitals, codes_of, moved, tree_of  # noqa: E402
 
-WITH_CODES = ("xliff", "tmx", "html", "fluent", "docx")  # whose codes are found again in any translation
+WITH_CODES = (
+    "xliff",
+    "tmx",
+    "html",
+    "fluent",
+    "docx",
+)  # whose codes are found again in any translation
 COUNT = re.compile(r"(\d+) (units|translated|to review)\b")
 
 
@@ -70,7 +76,10 @@ def problems(data: bytes, options: ReadOptions) -> Iterator[str]:
     else:
         if tree_of(name, data) != tree_of(name, once):
             yield "a round trip changes its tree"
-    if formats.read(once, options).dump() != formats.read(formats.read(once, options).dump(), options).dump():
+    if (
+        formats.read(once, options).dump()
+        != formats.read(formats.read(once, options).dump(), options).dump()
+    ):
         yield "a second round trip changes it"
     for how in (capitals, moved):
         document = formats.read(data, options)
@@ -87,13 +96,29 @@ def problems(data: bytes, options: ReadOptions) -> Iterator[str]:
                 yield f"{unit.place}: {source} became {target}"
 
 
-def translated(path: Path, options: ReadOptions, model: Path, folder: Path) -> tuple[Counter[str], list[str]]:
-    """Translate a file with the command; return its counts and what is wrong. The notes go beside it."""
+def translated(
+    path: Path, options: ReadOptions, model: Path, folder: Path
+) -> tuple[Counter[str], list[str]]:
+    """Translate a file with the command; return its counts and what is wrong. The notes go beside
+    it."""
     folder.mkdir(parents=True, exist_ok=True)
     out = folder / path.name
     column = ["--column", options.column or "1"] if options.format in ("csv", "tsv") else []
-    command = [sys.executable, "-m", "bytenmt", "translate-file", model, path, out, "--pair", "en-de", "-v"]
-    done = subprocess.run([*map(str, command), *column], capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "bytenmt",
+        "translate-file",
+        model,
+        path,
+        out,
+        "--pair",
+        "en-de",
+        "-v",
+    ]
+    done = subprocess.run(
+        [*map(str, command), *column], capture_output=True, text=True, check=False
+    )
     (folder / f"{path.name}.notes").write_text(done.stderr)
     if done.returncode:
         return Counter(), [f"not translated: {done.stderr[-200:]}"]
@@ -107,14 +132,20 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folders", metavar="FOLDER", type=Path, nargs="+")
-    parser.add_argument("--format", action="append", choices=formats.FORMATS, help="check only these formats")
+    parser.add_argument(
+        "--format", action="append", choices=formats.FORMATS, help="check only these formats"
+    )
     parser.add_argument("--model", type=Path)
     parser.add_argument("--out", type=Path, default=Path("translated"))
     parser.add_argument("--column", default="source", help="of tables")
     given = parser.parse_args()
-    suffixes = {one: name for name in given.format or formats.FORMATS for one in formats.FORMATS[name][1]}
+    suffixes = {
+        one: name for name in given.format or formats.FORMATS for one in formats.FORMATS[name][1]
+    }
     totals: dict[str, Counter[str]] = {}
-    for path in sorted(path for folder in given.folders for path in folder.rglob("*") if path.is_file()):
+    for path in sorted(
+        path for folder in given.folders for path in folder.rglob("*") if path.is_file()
+    ):
         name = suffixes.get(path.suffix.lower())
         if name is None:
             continue

@@ -2,10 +2,11 @@
 
     python tools/verify/install.py --python python3.11 python3.12
 
-Builds the wheel and the source distribution, installs the wheel into an environment of each Python, and runs
-every command that needs no PyTorch on the models of the clone, and some commands that need it, whose error
-message is printed. Prints the size of the environment and of its largest packages, and the time of a first
-and a later translation. Exits with 1 where a command succeeds or fails unexpectedly.
+Builds the wheel and the source distribution, installs the wheel into an environment of each Python,
+and runs every command that needs no PyTorch on the models of the clone, and some commands that need
+it, whose error message is printed. Prints the size of the environment and of its largest packages,
+and the time of a first and a later translation. Exits with 1 where a command succeeds or fails
+unexpectedly.
 """
 
 from __future__ import annotations
@@ -43,12 +44,20 @@ def main() -> None:
 
 
 def build_wheel(folder: Path) -> Path:
-    """Build the source distribution, and the wheel from it, so that both are complete; return the wheel."""
+    """Build the source distribution, and the wheel from it, so that both are complete; return the
+    wheel."""
     tools = folder / "tools"
     subprocess.run([sys.executable, "-m", "venv", str(tools)], check=True)
     pip = [str(tools / "bin" / "python"), "-m", "pip", "install", "--quiet", "build"]
     subprocess.run(pip, check=True)
-    build = [str(tools / "bin" / "python"), "-m", "build", "--outdir", str(folder / "dist"), str(CHECKOUT)]
+    build = [
+        str(tools / "bin" / "python"),
+        "-m",
+        "build",
+        "--outdir",
+        str(folder / "dist"),
+        str(CHECKOUT),
+    ]
     subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
     for file in sorted((folder / "dist").iterdir()):
         print(f"{file.name}: {file.stat().st_size / 1e6:.2f} MB")
@@ -60,7 +69,9 @@ def check_installation(python: str, wheel: Path, folder: Path, model: Path) -> b
     place = folder / Path(python).name
     subprocess.run([python, "-m", "venv", str(place)], check=True)
     own = str(place / "bin" / "python")
-    version = subprocess.run([own, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    version = subprocess.run(
+        [own, "--version"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     limits = CHECKOUT / "tools" / "constraints.txt"
     subprocess.run([own, "-m", "pip", "install", "-q", "-c", str(limits), str(wheel)], check=True)
     print(f"\n== {version}: {', '.join(sizes(place))}")
@@ -77,10 +88,16 @@ def check_installation(python: str, wheel: Path, folder: Path, model: Path) -> b
         command = [str(place / "bin" / "bytenmt"), *arguments]
         run = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True)
         seconds = time.perf_counter() - began
-        as_expected = run.returncode == 0 if works else run.returncode == 1 and "pip install" in run.stderr
+        as_expected = (
+            run.returncode == 0 if works else run.returncode == 1 and "pip install" in run.stderr
+        )
         good &= as_expected
-        last = (run.stderr if not works or not as_expected else run.stdout).strip().splitlines()[-1:]
-        print(f"{'ok' if as_expected else 'WRONG':6}{what:28}{seconds:7.2f} s  {''.join(last)[:90]}")
+        last = (
+            (run.stderr if not works or not as_expected else run.stdout).strip().splitlines()[-1:]
+        )
+        print(
+            f"{'ok' if as_expected else 'WRONG':6}{what:28}{seconds:7.2f} s  {''.join(last)[:90]}"
+        )
     shutil.rmtree(place)
     return good
 
@@ -108,7 +125,10 @@ def sizes(place: Path) -> Sequence[str]:
     packages = next(place.glob("lib/python*/site-packages"))
     found = {one.name: size(one) for one in packages.iterdir() if not one.name.startswith("pip")}
     largest = sorted(found, key=lambda name: -found[name])[:LARGEST]
-    return [f"{sum(found.values()) / 1e6:.0f} MB", *(f"{name} {found[name] / 1e6:.0f}" for name in largest)]
+    return [
+        f"{sum(found.values()) / 1e6:.0f} MB",
+        *(f"{name} {found[name] / 1e6:.0f}" for name in largest),
+    ]
 
 
 def size(path: Path) -> int:

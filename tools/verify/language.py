@@ -3,10 +3,10 @@
     python tools/verify/language.py                       the folders that are known to be clean
     python tools/verify/language.py bytenmt/serve tests   these folders or files
 
-Reported are definitions (modules, classes, functions, fields and parameters) whose whole name is a word of an
-earlier, private vocabulary, such as `Owing` or `told`; docstrings of which the first word cannot begin a
-sentence with a verb ("What", "Those", "Whether"), and docstrings that say what a module "knows". Ends with 1
-if there is anything to report.
+Reported are definitions (modules, classes, functions, fields and parameters) whose whole name is a
+word of an earlier, private vocabulary, such as `Owing` or `told`; docstrings of which the first
+word cannot begin a sentence with a verb ("What", "Those", "Whether"), and docstrings that say what
+a module "knows". Ends with 1 if there is anything to report.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ def _docstring(
         return
     line = node.body[0].lineno
     if FIRST_WORDS.match(text):
-        yield Finding(path, line, f"docstring begins with {text.split()[0]}: {text.splitlines()[0]}")
+        yield Finding(
+            path, line, f"docstring begins with {text.split()[0]}: {text.splitlines()[0]}"
+        )
     if KNOWS.search(text):
         yield Finding(path, line, "docstring says what the code knows")
 

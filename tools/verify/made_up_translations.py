@@ -24,7 +24,12 @@ from moz.l10n.resource import parse_resource
 from ruamel.yaml import YAML
 
 from bytenmt.documents import formats
-from bytenmt.documents.translation import LineTranslation, TranslationReport, lines_to_translate, translate
+from bytenmt.documents.translation import (
+    LineTranslation,
+    TranslationReport,
+    lines_to_translate,
+    translate,
+)
 from bytenmt.documents.unit import CodedText, Document, EditedText, ReadOptions
 from bytenmt.sentinels import Code, find_spans
 
@@ -56,7 +61,8 @@ def capitals(line: CodedText) -> CodedText:
 
 
 def moved(line: CodedText) -> CodedText:
-    """Translate a line to signs of many formats, with all codes in another order: every other pair first."""
+    """Translate a line to signs of many formats, with all codes in another order: every other pair
+    first."""
     pairs = {
         part.pair: [one for one in line if isinstance(one, Code) and one.pair == part.pair]
         for part in line
@@ -113,7 +119,8 @@ def tree_of(form: str, content: bytes) -> Any:
         "po": lambda: sorted(map(str, polib.pofile(text + "\n"))),
         "srt": lambda: list(srt.parse(text)),
         "vtt": lambda: [
-            (one.start, one.end, one.text, one.identifier) for one in webvtt.from_string(text).captions
+            (one.start, one.end, one.text, one.identifier)
+            for one in webvtt.from_string(text).captions
         ],
         "yaml": lambda: list(YAML(typ="safe").load_all(text)),
         "ini": lambda: str(INIConfig(io.StringIO(text))),

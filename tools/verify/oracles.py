@@ -1,17 +1,18 @@
 """Record outputs of the package on one commit, and compare those of another commit with them.
 
     python tools/verify/oracles.py record FOLDER           on the commit before a restructuring
-    python tools/verify/oracles.py compare FOLDER          on a later commit; exits with 1 if anything differs
-    python tools/verify/oracles.py compare FOLDER --only cpu trainings
+    python tools/verify/oracles.py compare FOLDER          on a later commit; exits with 1 if
+    anything differs python tools/verify/oracles.py compare FOLDER --only cpu trainings
 
-`record` trains small models of all architectures, stores them and all inputs in FOLDER, and writes the
-outputs of the package to FOLDER/SECTION.json; sections that are recorded already are kept. `compare` computes
-the outputs again from the stored models and inputs. Both take a few minutes on one core, and need the same
-machine, because other vector instructions round differently.
+`record` trains small models of all architectures, stores them and all inputs in FOLDER, and writes
+the outputs of the package to FOLDER/SECTION.json; sections that are recorded already are kept.
+`compare` computes the outputs again from the stored models and inputs. Both take a few minutes on
+one core, and need the same machine, because other vector instructions round differently.
 
-Rules of the comparison: outputs of the CPU engine, trainings and epoch plans must be identical, numbers to
-the last bit. Texts of the PyTorch engine must be identical, and its numbers agree to TOLERANCE; where two
-texts differ but their scores agree to TOLERANCE, they are listed as ties, which are not differences.
+Rules of the comparison: outputs of the CPU engine, trainings and epoch plans must be identical,
+numbers to the last bit. Texts of the PyTorch engine must be identical, and its numbers agree to
+TOLERANCE; where two texts differ but their scores agree to TOLERANCE, they are listed as ties,
+which are not differences.
 
 Everything except commands and `bytenmt.api` is accessed through the section "Adapter".
 """
@@ -47,10 +48,13 @@ TOLERANCE = 1e-5  # for numbers computed by PyTorch, absolute and relative
 SHIPPED = Path(__file__).resolve().parents[2] / "data" / "models" / "en-de"  # `record` copies it
 Output = Any  # a JSON value
 
-# --------------------------------------------------------------------------------------------- Adapter
+# ---------------------------------------------------------------------------------------------
+# Adapter
 
 
-def load_translator(runs: Sequence[Path], engine: str, precision: str, threads: int, **settings: Any) -> Any:
+def load_translator(
+    runs: Sequence[Path], engine: str, precision: str, threads: int, **settings: Any
+) -> Any:
     """Return a Translator. engine: "cpu" or "pytorch"."""
     name = "torch" if engine == "pytorch" else "numba"
     return bytenmt.Translator.load(
@@ -101,7 +105,8 @@ def run_command(*arguments: object) -> str:
     return str(buffer.getvalue().decode())
 
 
-# ---------------------------------------------------------------------------------------------- Models
+# ----------------------------------------------------------------------------------------------
+# Models
 
 SIZES: dict[str, dict[str, Any]] = {
     "seq2seq": {"d_hidden": 16},
@@ -128,7 +133,10 @@ MODELS = {
     "seq2seq-text": Model("seq2seq", source=False),
     "convs2s-text": Model("convs2s", n_grams=True, source=False),
 }
-ENSEMBLES = {"luong+convs2s": ("luong", "convs2s"), "bytenet+bytenet-ngrams": ("bytenet", "bytenet-ngrams")}
+ENSEMBLES = {
+    "luong+convs2s": ("luong", "convs2s"),
+    "bytenet+bytenet-ngrams": ("bytenet", "bytenet-ngrams"),
+}
 UPDATES = {"models": 30, "trainings": 4, "interrupted": 2}
 
 
@@ -145,7 +153,12 @@ def train(folder: Path, inputs: Path, model: Model, updates: int, resume: bool =
         "valid_lines": 0,
         "valid_every": 1000,
     }
-    options: dict[str, Any] = {"max_updates": updates, "log_every": 1, "precision": "fp32", "seed": 5}
+    options: dict[str, Any] = {
+        "max_updates": updates,
+        "log_every": 1,
+        "precision": "fp32",
+        "seed": 5,
+    }
     files: dict[str, Any] = {"text": inputs / "train.de", "valid_text": inputs / "valid.de"}
     if model.source:
         files = {"src": inputs / "train.en", "tgt": inputs / "train.de"}
@@ -161,7 +174,13 @@ def write_inputs(folder: Path) -> None:
     """Write texts to train on and to translate."""
     folder.mkdir(parents=True)
     generator = random.Random(11)
-    nouns = [("house", "Haus"), ("door", "Tür"), ("file", "Datei"), ("year", "Jahr"), ("button", "Knopf")]
+    nouns = [
+        ("house", "Haus"),
+        ("door", "Tür"),
+        ("file", "Datei"),
+        ("year", "Jahr"),
+        ("button", "Knopf"),
+    ]
     words = [("red", "rot"), ("green", "grün"), ("open", "offen"), ("new", "neu")]
 
     def pair() -> tuple[str, str]:
@@ -187,9 +206,13 @@ LINES = [
     "Press the button %s or write to a.b@example.org; see https://example.org/a?b=1.",
     "no",
 ]
-SENTENCES = ["A man in a red shirt is sitting on a bench.", "Two dogs run: 3 of {n} <b>people</b> watch."]
+SENTENCES = [
+    "A man in a red shirt is sitting on a bench.",
+    "Two dogs run: 3 of {n} <b>people</b> watch.",
+]
 
-# ------------------------------------------------------------------------------------------- Searches
+# -------------------------------------------------------------------------------------------
+# Searches
 
 SHORT = {"max_len_a": 1.0, "max_len_b": 8}
 SEARCHES: dict[str, dict[str, Any]] = {
@@ -197,7 +220,13 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "beam": {"beam": 4, "n_best": 4},
     "beam, no length penalty": {"beam": 3, "n_best": 2, "length_penalty": 0.0},
     "sample": {"sample": True, "beam": 2, "n_best": 2, "seed": 3},
-    "sample, top k and p": {"sample": True, "temperature": 0.7, "top_k": 20, "top_p": 0.9, "seed": 4},
+    "sample, top k and p": {
+        "sample": True,
+        "temperature": 0.7,
+        "top_k": 20,
+        "top_p": 0.9,
+        "seed": 4,
+    },
     "prefix": {"prefix": "Das é", "beam": 2},
     "n-gram blocking": {"no_repeat_ngram_size": 2},
     "n-gram blocking, beam": {"no_repeat_ngram_size": 1, "beam": 4, "n_best": 2},
@@ -227,7 +256,10 @@ def search_outputs(folder: Path, names: Sequence[str], engine: str) -> Iterator[
                 searches = {key: SEARCHES[key] for key in FEW_SEARCHES}
             for search, settings in searches.items():
                 translator = load_translator(runs, engine, precision, threads, **SHORT, **settings)
-                yield f"{engine} {precision} {threads} | {name} | {search}", hypotheses(translator, lines)
+                yield (
+                    f"{engine} {precision} {threads} | {name} | {search}",
+                    hypotheses(translator, lines),
+                )
 
 
 def shipped_outputs(folder: Path, engine: str) -> Iterator[tuple[str, Output]]:
@@ -237,8 +269,13 @@ def shipped_outputs(folder: Path, engine: str) -> Iterator[tuple[str, Output]]:
     searches: dict[str, dict[str, Any]] = {"greedy": {}, "beam": {"beam": 4, "n_best": 2}}
     for search, settings in searches.items():
         for precision, threads in (("auto", 1), ("auto", 2)) if engine == "cpu" else (("fp32", 1),):
-            translator = load_translator([folder / "shipped"], engine, precision, threads, **settings)
-            yield f"{engine} {precision} {threads} | shipped | {search}", hypotheses(translator, lines)
+            translator = load_translator(
+                [folder / "shipped"], engine, precision, threads, **settings
+            )
+            yield (
+                f"{engine} {precision} {threads} | shipped | {search}",
+                hypotheses(translator, lines),
+            )
 
 
 def reading_outputs(folder: Path, engine: str) -> Iterator[tuple[str, Output]]:
@@ -250,8 +287,13 @@ def reading_outputs(folder: Path, engine: str) -> Iterator[tuple[str, Output]]:
         runtime = load_runtime(folder / "models" / name, engine, 1)
         given = sources if model.source else None
         read = runtime.make_reader().score_texts(given, [text + b"\xff" for text in texts])
-        yield f"{engine} | {name} | scores", [[one.log_p.tolist(), one.rank.tolist()] for one in read]
-        for number, attention in enumerate(runtime.make_attention_readers() if model.source else ()):
+        yield (
+            f"{engine} | {name} | scores",
+            [[one.log_p.tolist(), one.rank.tolist()] for one in read],
+        )
+        for number, attention in enumerate(
+            runtime.make_attention_readers() if model.source else ()
+        ):
             layers = attention.attention_weights(list(zip(sources, texts, strict=True)))
             weights = [{str(layer): part.tolist() for layer, part in one.items()} for one in layers]
             yield f"{engine} | {name} | alignment {number}", weights
@@ -271,14 +313,30 @@ def command_outputs(folder: Path) -> Iterator[tuple[str, Output]]:
     fixed = ["--engine", "numba", "--threads", "1"]
     jsonl = ["--format", "jsonl", "--alignment", "--max-len-b", "20", *fixed]
     for name in ("bahdanau", "convs2s"):
-        out = run_command("translate", models / name, "-i", inputs / "lines", *jsonl, "--beam-size", "3")
+        out = run_command(
+            "translate", models / name, "-i", inputs / "lines", *jsonl, "--beam-size", "3"
+        )
         yield f"command | {name} | translate", without_times(out)
     line = run_command("translate", folder / "shipped", "-i", inputs / "sentences", *jsonl)
     yield "command | shipped | translate", without_times(line)
-    score = ["evaluate", models / "luong", "--src", inputs / "valid.en", "--ref", inputs / "valid.de"]
+    score = [
+        "evaluate",
+        models / "luong",
+        "--src",
+        inputs / "valid.en",
+        "--ref",
+        inputs / "valid.de",
+    ]
     numbers = run_command(*score, "--log-probabilities", "--threads", "1")
     yield "command | luong | score", numbers.splitlines()
-    predict = ["predict", "-m", models / "convs2s-text", inputs / "valid.de", "--per-byte", "--no-reference"]
+    predict = [
+        "predict",
+        "-m",
+        models / "convs2s-text",
+        inputs / "valid.de",
+        "--per-byte",
+        "--no-reference",
+    ]
     yield "command | convs2s-text | predict", run_command(*predict, "--threads", "1").splitlines()
 
 
@@ -290,7 +348,8 @@ def without_times(lines: str) -> list[Output]:
     ]
 
 
-# ------------------------------------------------------------------------------- Trainings and plans
+# ------------------------------------------------------------------------------- Trainings and
+# plans
 
 
 def scratch_folder(folder: Path) -> Path:
@@ -308,7 +367,8 @@ def digest(arrays: Sequence[Any]) -> str:
 
 
 def run_digest(run: Path) -> dict[str, str]:
-    """Return a hash of each tensor in a run's checkpoint files, by the file's kind and the tensor's name."""
+    """Return a hash of each tensor in a run's checkpoint files, by the file's kind and the tensor's
+    name."""
     found: dict[str, str] = {}
     trainer = safetensors.torch.save(trainer_tensors(run))
     for kind, data in (("weights", (run / "last.safetensors").read_bytes()), ("trainer", trainer)):
@@ -326,7 +386,9 @@ def training_outputs(folder: Path) -> Iterator[tuple[str, Output]]:
     scratch, inputs = scratch_folder(folder), folder / "inputs"
     for name, model in MODELS.items():
         metrics = train(scratch / name, inputs, model, UPDATES["trainings"])
-        bits = [record["train_bits_per_byte"] for record in metrics if "train_bits_per_byte" in record]
+        bits = [
+            record["train_bits_per_byte"] for record in metrics if "train_bits_per_byte" in record
+        ]
         yield f"training | {name} | bits per byte", bits
         yield f"training | {name} | whole", run_digest(scratch / name)
         resumed = scratch / f"{name}-resumed"
@@ -362,9 +424,15 @@ SECTIONS: dict[str, Section] = {
     "cpu": lambda folder: search_outputs(
         folder, [name for name in (*MODELS, *ENSEMBLES) if not name.endswith("-text")], "cpu"
     ),
-    "pytorch": lambda folder: search_outputs(folder, [*SIZES, "bytenet-ngrams", "luong+convs2s"], "pytorch"),
-    "shipped": lambda folder: (one for name in ("cpu", "pytorch") for one in shipped_outputs(folder, name)),
-    "reading": lambda folder: (one for name in ("cpu", "pytorch") for one in reading_outputs(folder, name)),
+    "pytorch": lambda folder: search_outputs(
+        folder, [*SIZES, "bytenet-ngrams", "luong+convs2s"], "pytorch"
+    ),
+    "shipped": lambda folder: (
+        one for name in ("cpu", "pytorch") for one in shipped_outputs(folder, name)
+    ),
+    "reading": lambda folder: (
+        one for name in ("cpu", "pytorch") for one in reading_outputs(folder, name)
+    ),
     "commands": command_outputs,
 }
 
@@ -409,7 +477,9 @@ def commit() -> str:
     root = Path(__file__).resolve().parents[2]
 
     def git(*arguments: str) -> str:
-        return subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True).stdout.strip()
+        return subprocess.run(
+            ["git", "-C", root, *arguments], capture_output=True, text=True
+        ).stdout.strip()
 
     return git("rev-parse", "--short", "HEAD") + "+" * bool(git("status", "--porcelain", "-uno"))
 
@@ -461,7 +531,12 @@ def first_difference(expected: Output, found: Output, exact: bool, where: str = 
             if difference:
                 return difference
         return None
-    if isinstance(expected, float) and isinstance(found, float) and not exact and close(expected, found):
+    if (
+        isinstance(expected, float)
+        and isinstance(found, float)
+        and not exact
+        and close(expected, found)
+    ):
         return None
     return None if expected == found else f"{where}: {expected!r} -> {found!r}"[:600]
 
@@ -486,7 +561,9 @@ def main() -> None:
     parser.add_argument("what", choices=("record", "compare"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", nargs="+", choices=tuple(SECTIONS), default=list(SECTIONS))
-    parser.add_argument("--show", type=int, default=20, help="maximum number of differences to print")
+    parser.add_argument(
+        "--show", type=int, default=20, help="maximum number of differences to print"
+    )
     options = parser.parse_args()
     if options.what == "record":
         record(options.folder.resolve(), options.only)

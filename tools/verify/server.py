@@ -2,17 +2,17 @@
 
     python tools/verify/server.py data/models/en-de --pair en-de [--checkout DIR]
 
-Prints, for 32 connections, the answers, also for each second of the server's CPU time (which tells more on a
-busy machine), the errors, and the 50th and 95th percentile of the response times:
+Prints, for 32 connections, the answers, also for each second of the server's CPU time (which tells
+more on a busy machine), the errors, and the 50th and 95th percentile of the response times:
 
     load      alone, for --seconds; the other phases take a third of that
-    uploads   beside 64 clients that upload files which are slow to read, each from an address of its own
-    unread    beside 200 event streams of long texts whose clients never read
+    uploads   beside 64 clients that upload files which are slow to read, each from an address of
+    its own unread    beside 200 event streams of long texts whose clients never read
 
-Then it uploads documents that are hostile by their structure, and sends SIGTERM beside 32 clients and counts
-the requests that were accepted and not answered. Fails where an honest request fails, a hostile document is
-neither translated nor refused, /health takes over a second, or an answer is lost. --checkout: run the program
-of another checkout.
+Then it uploads documents that are hostile by their structure, and sends SIGTERM beside 32 clients
+and counts the requests that were accepted and not answered. Fails where an honest request fails, a
+hostile document is neither translated nor refused, /health takes over a second, or an answer is
+lost. --checkout: run the program of another checkout.
 """
 
 from __future__ import annotations
@@ -109,11 +109,16 @@ class Client:
     """A connection that is kept open. number: its loopback address."""
 
     def __init__(self, server: ServerProcess, number: int = 0) -> None:
-        self._server, self._own = server.address, (f"127.0.{1 + number // 250}.{1 + number % 250}", 0)
+        self._server, self._own = (
+            server.address,
+            (f"127.0.{1 + number // 250}.{1 + number % 250}", 0),
+        )
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self.has_sent = False  # whether an answer is owed
 
-    async def send(self, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:
+    async def send(
+        self, method: str, path: str, body: bytes = b"", **headers: str
+    ) -> tuple[int, bytes]:
         """Return status and body of the answer."""
         if self._streams is None:
             self._streams = await asyncio.open_connection(*self._server, local_addr=self._own)
@@ -138,7 +143,8 @@ class Client:
 
 
 class Figures:
-    """Response times of honest clients, in seconds; their answers by status; response times of /health."""
+    """Response times of honest clients, in seconds; their answers by status; response times of
+    /health."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -160,8 +166,11 @@ class Figures:
         return f"{name:8} {self.statuses[200]:6,} answers, {rate}, {errors} errors, {times}{health}"
 
 
-async def translate_lines(client: Client, pair: str, figures: Figures, until: float, pause: float) -> None:
-    """Translate one line after another until a time of time.monotonic(), with random pauses of this mean."""
+async def translate_lines(
+    client: Client, pair: str, figures: Figures, until: float, pause: float
+) -> None:
+    """Translate one line after another until a time of time.monotonic(), with random pauses of this
+    mean."""
     source, target = pair.split("-")
     chance = random.Random(id(client))
     for line in itertools.cycle(LINES):
@@ -192,7 +201,8 @@ async def ask_health(server: ServerProcess, figures: Figures, until: float) -> N
 
 
 def hostile_forms(seed: int, pair: str) -> Iterator[bytes]:
-    """Yield multipart bodies with hostile files without end, small ones and as large as a server takes."""
+    """Yield multipart bodies with hostile files without end, small ones and as large as a server
+    takes."""
     chance = random.Random(seed)
     while True:
         suffix, begin, unit = chance.choice(HOSTILE)
@@ -212,7 +222,10 @@ async def upload_documents(server: ServerProcess, pair: str) -> list[str]:
     """Upload hostile documents, one after the other; return what went wrong."""
     wrong, client, figures = [], Client(server), Figures()
     health = asyncio.ensure_future(ask_health(server, figures, math.inf))
-    for name, data in [*DOCUMENTS, ("zeros.docx", packed("word/document.xml", b" " * 1_500_000_000))]:
+    for name, data in [
+        *DOCUMENTS,
+        ("zeros.docx", packed("word/document.xml", b" " * 1_500_000_000)),
+    ]:
         began = time.monotonic()
         kind = "multipart/form-data; boundary=b"
         status, answer = await client.send(
@@ -226,10 +239,14 @@ async def upload_documents(server: ServerProcess, pair: str) -> list[str]:
             wrong += [f"{name} has another file in it"] * (b"root:" in answer)
     health.cancel()
     print(f"/health beside hostile documents: at most {1000 * max(figures.health):.0f} ms")
-    return wrong + ["/health took too long beside documents"] * (max(figures.health) > HEALTH_SECONDS)
+    return wrong + ["/health took too long beside documents"] * (
+        max(figures.health) > HEALTH_SECONDS
+    )
 
 
-async def upload(client: Client, forms: Iterator[bytes], statuses: Counter[int], until: float) -> None:
+async def upload(
+    client: Client, forms: Iterator[bytes], statuses: Counter[int], until: float
+) -> None:
     """Upload one hostile file after another."""
     while time.monotonic() < until:
         status = 0
@@ -266,7 +283,9 @@ async def phase(
     figures, until, before = Figures(), time.monotonic() + seconds, server.cpu_seconds()
     clients = [Client(server, number) for number in range(N_CLIENTS)]
     honest = [translate_lines(client, pair, figures, until, pause) for client in clients]
-    others = [asyncio.ensure_future(one) for one in (*attackers, ask_health(server, figures, until))]
+    others = [
+        asyncio.ensure_future(one) for one in (*attackers, ask_health(server, figures, until))
+    ]
     await asyncio.gather(*honest)
     figures.cpu_seconds = server.cpu_seconds() - before
     for one in others:
@@ -278,7 +297,8 @@ async def phase(
 
 
 async def stop_gracefully(server: ServerProcess, pair: str) -> tuple[int, int, int]:
-    """Send SIGTERM beside clients; return the exit code, the answers after it, and those that were lost."""
+    """Send SIGTERM beside clients; return the exit code, the answers after it, and those that were
+    lost."""
     figures, clients = Figures(), [Client(server, number) for number in range(N_CLIENTS)]
     tasks = [
         asyncio.ensure_future(translate_lines(client, pair, figures, time.monotonic() + 30, 0))
@@ -302,7 +322,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--pair", default="en-de")
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--pause", type=float, default=0.0, help="mean seconds between two lines of a client")
+    parser.add_argument(
+        "--pause", type=float, default=0.0, help="mean seconds between two lines of a client"
+    )
     parser.add_argument("--checkout", type=Path)
     options = parser.parse_args(argv)
     pair, seconds = options.pair, options.seconds

@@ -6,11 +6,11 @@
     s_i = GRU([E y_{i-1} ; c_i], s_{i-1})     z takes the new state
     t_i = U_o s_{i-1} + V_o E y_{i-1} + C_o c_i, pairs maxed;  p(y_i) = softmax(W_o max(t_i))
 
-Further layers of the encoder (n_encoder_layers), each both ways over the h_j of the one below, are ours; h_j
-and h<-_1 are the top one's. The paper reads out of s_{i-1}; read_out = "current" reads out of s_i. Without a
-source there is no c_i, and s_0 = 0.
-init = "paper" (appendix B.1): recurrent matrices orthogonal, W_a and U_a N(0, 0.001^2), v and biases 0, the
-rest N(0, 0.01^2); v starts at 0 either way, so that attention begins as the mean.
+Further layers of the encoder (n_encoder_layers), each both ways over the h_j of the one below, are
+ours; h_j and h<-_1 are the top one's. The paper reads out of s_{i-1}; read_out = "current" reads
+out of s_i. Without a source there is no c_i, and s_0 = 0.
+init = "paper" (appendix B.1): recurrent matrices orthogonal, W_a and U_a N(0, 0.001^2), v and
+biases 0, the rest N(0, 0.01^2); v starts at 0 either way, so that attention begins as the mean.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from bytenmt.layers.recurrent import GRU, initialise, reverse
 
 
 class BahdanauMemory(NamedTuple):
-    """The memory of n sources: encoder outputs that the decoder attends to; s is 0 without a source."""
+    """The memory of n sources: encoder outputs that the decoder attends to; s is 0 without a
+    source."""
 
     annotations: Tensor  # (n, s, 2 d_hidden): h_j, the values
     keys: Tensor  # (n, s, d_attention): U_a h_j, the part of the score that each step reuses
@@ -57,7 +58,8 @@ class BothWays(nn.Module):
         self.backwards = GRU(n_in, d, update="take")
 
     def forward(self, x: Tensor, src_len: Tensor) -> Tensor:
-        """Read the first src_len (n,) int64 columns of x (n, s, n_in) both ways; return h_j (n, s, 2 d)."""
+        """Read the first src_len (n,) int64 columns of x (n, s, n_in) both ways; return h_j (n, s,
+        2 d)."""
         zero = (x.new_zeros(len(x), self.d),)
         forwards, _ = self.forwards(x, zero)
         backwards, _ = self.backwards(reverse(x, src_len), zero)
@@ -67,7 +69,8 @@ class BothWays(nn.Module):
 class BahdanauEncoder(BothWays):
     """Holds the encoder's parameters.
 
-    forward runs the lowest layer alone; Bahdanau.encode goes on with `above`, the other layers, and `keys`.
+    forward runs the lowest layer alone; Bahdanau.encode goes on with `above`, the other layers, and
+    `keys`.
     """
 
     def __init__(self, config: BahdanauConfig) -> None:
@@ -116,7 +119,10 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
         n, d = len(src), self.config.d_hidden
         if self.encoder is None or not src.shape[1]:
             zero = self.embedding.weight.new_zeros(n, d)
-            annotations, keys = zero.new_zeros(n, 0, 2 * d), zero.new_zeros(n, 0, self.config.d_attention)
+            annotations, keys = (
+                zero.new_zeros(n, 0, 2 * d),
+                zero.new_zeros(n, 0, self.config.d_attention),
+            )
             return BahdanauMemory(annotations, keys, src_len, zero)
         annotations = self.encoder(self.drop(self.embedding(src)), src_len)
         for layer in self.encoder.above:
@@ -135,7 +141,8 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
     def forward_aligned(
         self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState
     ) -> tuple[Tensor, BahdanauState, dict[int, Tensor]]:
-        """Read t target bytes, and return the attention weights, too; see AttentiveModel.forward_aligned."""
+        """Read t target bytes, and return the attention weights, too; see
+        AttentiveModel.forward_aligned."""
         n = len(memory.keys)
         d, d_embedding = self.config.d_hidden, self.config.d_embedding
         mask = source_mask(memory.source_len, memory.keys.shape[1])
@@ -146,7 +153,9 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
             after, _ = cell(x, (state.hidden,))
             before = torch.cat([state.hidden[:, None], after[:, :-1]], dim=1)
             return self._written(before, after, [x]), BahdanauState(after[:, -1], recent), {}
-        input_share = F.linear(x.transpose(0, 1), cell.input.weight[:, :d_embedding], cell.input.bias)
+        input_share = F.linear(
+            x.transpose(0, 1), cell.input.weight[:, :d_embedding], cell.input.bias
+        )
         context_share = deferred_product(cell.input.weight[:, d_embedding:])
         values = deferred_product(memory.annotations.mT)
         step, score = cell.stepper(), self.decoder.score.stepper(memory.keys)
@@ -161,11 +170,20 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
             contexts.append(context)
         after, seen = torch.stack(states, dim=1), [x, torch.stack(contexts, dim=1)]
         before = torch.cat([state.hidden[:, None], after[:, :-1]], dim=1)
-        return self._written(before, after, seen), BahdanauState(h, recent), {1: torch.stack(alphas, dim=1)}
+        return (
+            self._written(before, after, seen),
+            BahdanauState(h, recent),
+            {1: torch.stack(alphas, dim=1)},
+        )
 
     def _written(self, before: Tensor, after: Tensor, seen: list[Tensor]) -> Tensor:
-        """Logits (rows, t, 256) from s_{i-1} and s_i (rows, t, d_hidden) and what else the read-out sees."""
+        """Logits (rows, t, 256) from s_{i-1} and s_i (rows, t, d_hidden) and what else the read-out
+        sees."""
         read = before if self.config.read_out == "previous" else after
-        maxout = self.decoder.maxout(torch.cat([read, *seen], dim=-1)).unflatten(-1, (-1, 2)).amax(dim=-1)
+        maxout = (
+            self.decoder.maxout(torch.cat([read, *seen], dim=-1))
+            .unflatten(-1, (-1, 2))
+            .amax(dim=-1)
+        )
         logits: Tensor = self.decoder.output(self.drop(maxout))
         return logits

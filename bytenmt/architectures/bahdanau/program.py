@@ -1,5 +1,5 @@
-"""Additive attention as programs of the CPU engine: model.py has the equations, and the names of the
-parameters."""
+"""Additive attention as programs of the CPU engine: model.py has the equations, and the names of
+the parameters."""
 
 from __future__ import annotations
 
@@ -28,14 +28,18 @@ def write_program(config: BahdanauConfig, writer: ModelWriter) -> ModelProgram:
         v = step.vector("decoder.score.v", config.d_attention)
         step.emit(Op.ATTEND_ADDITIVE, x.part(d_embedding, d_context), query, w=v, m=0, v=1)
     after = step.register(d)
-    write_gru_step(step, after, before, x, "decoder.cell", GruFlag.UPDATE_TAKES, None if config.source else 0)
+    write_gru_step(
+        step, after, before, x, "decoder.cell", GruFlag.UPDATE_TAKES, None if config.source else 0
+    )
     if config.source:
         step.emit(Op.WRITE_STATE, a=after, k=0)
     if config.read_out == "current":
         step.emit(Op.COPY, before, after)
     maxed = write_maxout(step, seen, "decoder.maxout", config.d_maxout)
     return writer.program(
-        writer.output(maxed), states=(d,), items=(config.d_attention, 2 * d) if config.source else ()
+        writer.output(maxed),
+        states=(d,),
+        items=(config.d_attention, 2 * d) if config.source else (),
     )
 
 
@@ -46,11 +50,17 @@ def _write_encoder(config: BahdanauConfig, writer: ModelWriter) -> None:
     writer.embed(encode, x)
     for layer in range(config.n_encoder_layers):
         name = f"encoder.above.{layer - 1}" if layer else "encoder"
-        annotations, turned, backwards = encode.register(2 * d), encode.register(x.width), encode.register(d)
+        annotations, turned, backwards = (
+            encode.register(2 * d),
+            encode.register(x.width),
+            encode.register(d),
+        )
         forwards = annotations.part(0, d)
         write_gru_step(encode, forwards, forwards, x, f"{name}.forwards", GruFlag.UPDATE_TAKES, 0)
         encode.emit(Op.TURN, turned, x)
-        write_gru_step(encode, backwards, backwards, turned, f"{name}.backwards", GruFlag.UPDATE_TAKES, 0)
+        write_gru_step(
+            encode, backwards, backwards, turned, f"{name}.backwards", GruFlag.UPDATE_TAKES, 0
+        )
         encode.emit(Op.TURN, annotations.part(d, d), backwards)
         x = annotations
     keys = encode.register(config.d_attention)
@@ -59,7 +69,11 @@ def _write_encoder(config: BahdanauConfig, writer: ModelWriter) -> None:
     encode.emit(Op.KEEP, a=x, k=1)
     hidden = encode.register(d)
     encode.linear(
-        hidden, encode.last(backwards), "decoder.start.weight", "decoder.start.bias", rows=RowKind.SENTENCES
+        hidden,
+        encode.last(backwards),
+        "decoder.start.weight",
+        "decoder.start.bias",
+        rows=RowKind.SENTENCES,
     )
     encode.emit(Op.TANH, hidden, rows=RowKind.SENTENCES)
     encode.emit(Op.KEEP_STATE, a=hidden, k=0, rows=RowKind.SENTENCES)

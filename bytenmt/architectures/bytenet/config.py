@@ -25,23 +25,36 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     n_sets: Layers  # sets of blocks
     n_encoder_sets: OwnLayers = 0  # 0: n_sets
     n_decoder_sets: OwnLayers = 0  # 0: n_sets
-    # Layers of gated recurrent units, 2d wide and as many as there would be sets, in place of the blocks.
-    recurrent: Literal["none", "decoder", "both"] = "none"  # nets that are GRU layers instead of blocks
+    # Layers of gated recurrent units, 2d wide and as many as there would be sets, in place of the
+    # blocks.
+    recurrent: Literal["none", "decoder", "both"] = (
+        "none"  # nets that are GRU layers instead of blocks
+    )
     dilations: Dilations = (1, 2, 4, 8, 16)  # of the blocks of a set, one for each
     encoder_dilations: Dilations = ()  # []: the same as dilations
     kernel_width: Kernel = 3  # of the convolutions, in bytes
     block: Literal["relu", "multiplicative"] = "relu"  # ReLUs or multiplicative units in the blocks
-    unfolding_factor: Annotated[float, Meta(gt=0.0, le=16.0)] = 1.2  # a: ceil(a|s| + b) encoder columns
+    unfolding_factor: Annotated[float, Meta(gt=0.0, le=16.0)] = (
+        1.2  # a: ceil(a|s| + b) encoder columns
+    )
     unfolding_offset: Annotated[int, Meta(ge=0, le=1 << 12)] = 0  # b, in bytes
     # "concat": d channels beside d; "add": 2d added to 2d.
     stacking: Literal["concat", "add"] = "concat"  # how an encoder column joins the decoder's input
-    encoder_scale: Annotated[float, Meta(gt=0.0, le=100.0)] = 1.0  # factor of the encoder's initial output
+    encoder_scale: Annotated[float, Meta(gt=0.0, le=100.0)] = (
+        1.0  # factor of the encoder's initial output
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.recurrent == "none" and not self.dilations:
-            raise ValueError("dilations is empty, but the decoder is convolutional: give one or more")
-        if self.source and self.recurrent != "both" and not (self.dilations or self.encoder_dilations):
+            raise ValueError(
+                "dilations is empty, but the decoder is convolutional: give one or more"
+            )
+        if (
+            self.source
+            and self.recurrent != "both"
+            and not (self.dilations or self.encoder_dilations)
+        ):
             raise ValueError(
                 "dilations and encoder_dilations are empty, but the encoder is convolutional: give one of"
                 ' them, or set recurrent = "both"'
@@ -50,7 +63,9 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     @property
     def encoder_recurrence(self) -> int:
         """Number of recurrent layers of the encoder; 0 where it is convolutional."""
-        return (self.n_encoder_sets or self.n_sets) if self.source and self.recurrent == "both" else 0
+        return (
+            (self.n_encoder_sets or self.n_sets) if self.source and self.recurrent == "both" else 0
+        )
 
     @property
     def decoder_recurrence(self) -> int:
@@ -59,14 +74,21 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
 
     @property
     def encoder_schedule(self) -> tuple[int, ...]:
-        """The dilation of each block of the encoder; empty without a source, and where it is recurrent."""
-        n_sets = (self.n_encoder_sets or self.n_sets) if self.source and self.recurrent != "both" else 0
+        """The dilation of each block of the encoder; empty without a source, and where it is
+        recurrent."""
+        n_sets = (
+            (self.n_encoder_sets or self.n_sets) if self.source and self.recurrent != "both" else 0
+        )
         return (self.encoder_dilations or self.dilations) * n_sets
 
     @property
     def decoder_schedule(self) -> tuple[int, ...]:
         """The dilation of each block of the decoder; empty where it is recurrent."""
-        return () if self.recurrent != "none" else self.dilations * (self.n_decoder_sets or self.n_sets)
+        return (
+            ()
+            if self.recurrent != "none"
+            else self.dilations * (self.n_decoder_sets or self.n_sets)
+        )
 
     @property
     def adds_columns(self) -> bool:
@@ -80,7 +102,8 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
 
     @property
     def d_read(self) -> int:
-        """Channels that the decoder's input map gives each byte; with a concatenated column they are 2d."""
+        """Channels that the decoder's input map gives each byte; with a concatenated column they
+        are 2d."""
         return self.d_channels * (1 if self.source and not self.adds_columns else 2)
 
     @property
@@ -102,11 +125,19 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
         schedules = self.encoder_schedule, self.decoder_schedule
         n_encoder, n_decoder = map(len, schedules)
         time, path_s, path_t = "cT", f"c = {n_encoder + n_decoder}", f"c = {n_decoder}"
-        if not n_decoder:  # a later prediction gets of a source byte what the decoder has carried on
+        if (
+            not n_decoder
+        ):  # a later prediction gets of a source byte what the decoder has carried on
             time, path_t = "T", "T"
-            path_s = f"c = {n_encoder + self.decoder_recurrence} in the field, else T" if n_encoder else "T"
+            path_s = (
+                f"c = {n_encoder + self.decoder_recurrence} in the field, else T"
+                if n_encoder
+                else "T"
+            )
         if self.source:
             time = f"{'cS' if n_encoder else 'S'} + {time}"
         encoder, decoder = ("CNN" if schedule else "RNN" for schedule in schedules)
-        fields = [f"{self._field(schedule):,} bytes" if schedule else FORWARDS for schedule in schedules]
+        fields = [
+            f"{self._field(schedule):,} bytes" if schedule else FORWARDS for schedule in schedules
+        ]
         return Properties(encoder, decoder, time, True, path_s, path_t, fields[0], fields[1])

@@ -2,24 +2,29 @@
 
 Blocks of 2d channels, LN over the channels of one position:
 
-    x + W_3 ReLU(LN(conv(ReLU(LN(W_1 ReLU(LN(x)))))))         1x1 2d->d, 1xk dilation r d->d, 1x1 d->2d
-    x + W_3 MU(LN(MU_r(LN(W_1 ReLU(LN(x))))))             the language model's: block = "multiplicative"
-    MU(h) = g_1 tanh(g_2 h + g_3 u),  g_i = sigma(W_i * h),  u = tanh(W_4 * h)   MU_r: 1xk, dilation r
+    x + W_3 ReLU(LN(conv(ReLU(LN(W_1 ReLU(LN(x)))))))         1x1 2d->d, 1xk dilation r d->d, 1x1
+    d->2d x + W_3 MU(LN(MU_r(LN(W_1 ReLU(LN(x))))))             the language model's: block =
+    "multiplicative" MU(h) = g_1 tanh(g_2 h + g_3 u),  g_i = sigma(W_i * h),  u = tanh(W_4 * h)
+    MU_r: 1xk, dilation r
 
-centred in the encoder, causal in the decoder, dilations repeated in sets. What is certain of the paper's
-multiplicative block is the order of its maps; the places of its second and third LN are ours. The decoder is
-stacked on the encoder: position i reads [e(y_{i-1}) ; encoder column i], d channels each, or their sum in 2d
-channels (stacking = "add"); the paper leaves open which. Dynamic unfolding (section 3.2): the encoder emits
-|t^| = ceil(a |s| + b) columns for a source of |s| bytes, EOS counted, reading EOS where the source has ended;
-past |t^| the decoder reads zero. Two-layer head: W_o ReLU(W x). Without a source position i reads e(y_{i-1})
-alone, mapped to all 2d channels.
+centred in the encoder, causal in the decoder, dilations repeated in sets. What is certain of the
+paper's multiplicative block is the order of its maps; the places of its second and third LN are
+ours. The decoder is stacked on the encoder: position i reads [e(y_{i-1}) ; encoder column i], d
+channels each, or their sum in 2d
+channels (stacking = "add"); the paper leaves open which. Dynamic unfolding (section 3.2): the
+encoder emits
+|t^| = ceil(a |s| + b) columns for a source of |s| bytes, EOS counted, reading EOS where the source
+  has ended;
+past |t^| the decoder reads zero. Two-layer head: W_o ReLU(W x). Without a source position i reads
+e(y_{i-1}) alone, mapped to all 2d channels.
 
-LN is layer normalisation, as in the paper's last version, and not the batch normalisation of its first, which
-summaries of it quote: statistics over time and over a batch would show a decoder bytes that follow, and would
-make a sentence depend on its padding and on its batch.
+LN is layer normalisation, as in the paper's last version, and not the batch normalisation of its
+first, which summaries of it quote: statistics over time and over a batch would show a decoder bytes
+that follow, and would make a sentence depend on its padding and on its batch.
 
-Recurrent ByteNets (the paper's first version): in the decoder, or in both nets, layers of 2d gated recurrent
-units from a state of zero take the place of the blocks; column i still stands over position i.
+Recurrent ByteNets (the paper's first version): in the decoder, or in both nets, layers of 2d gated
+recurrent units from a state of zero take the place of the blocks; column i still stands over
+position i.
 """
 
 from __future__ import annotations
@@ -55,7 +60,9 @@ class ByteNetState(NamedTuple):
     """State of the decoder between two bytes."""
 
     clock: Clock  # positions of the rows, and the rows whose rings hold their past
-    rings: tuple[Tensor, ...]  # for each block, the last inputs of its convolution: (rows, capacity, d)
+    rings: tuple[
+        Tensor, ...
+    ]  # for each block, the last inputs of its convolution: (rows, capacity, d)
     hidden: tuple[Tensor, ...]  # h of each recurrent layer: (rows, 2d)
     recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
 
@@ -63,8 +70,8 @@ class ByteNetState(NamedTuple):
 class Block(nn.Module):
     """Base class of the residual blocks of 2d channels; it has no forward.
 
-    Call `centred` in the encoder, `causal` in the decoder. N_MAPS: maps of d channels that the convolution
-    computes, stacked in its weight.
+    Call `centred` in the encoder, `causal` in the decoder. N_MAPS: maps of d channels that the
+    convolution computes, stacked in its weight.
     """
 
     N_MAPS: ClassVar = 1
@@ -85,12 +92,15 @@ class Block(nn.Module):
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
         """Apply the block to columns x (n, s, 2d) of a source; mask (n, s) bool: true on real ones."""
         h = self._before(x)
-        return x + drop(self._after(h, self.convolution.centred(h, mask)), self.dropout, self.training)
+        return x + drop(
+            self._after(h, self.convolution.centred(h, mask)), self.dropout, self.training
+        )
 
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
         """Apply the block to t more target columns x (rows, t, 2d); see Convolution.causal.
 
-        ring (rows, capacity, d): the convolution's last inputs. Returns (rows, t, 2d) and the new ring.
+        ring (rows, capacity, d): the convolution's last inputs. Returns (rows, t, 2d) and the new
+        ring.
         """
         h = self._before(x)
         mixed, ring = self.convolution.causal(h, ring, taps)
@@ -133,7 +143,8 @@ class MultiplicativeBlock(Block):
 
 
 def multiplicative(h: Tensor, gates: Tensor) -> Tensor:
-    """Return the multiplicative unit MU of h (..., d), given W_i * h stacked in gates (..., 4d): (..., d)."""
+    """Return the multiplicative unit MU of h (..., d), given W_i * h stacked in gates (..., 4d):
+    (..., d)."""
     d = h.shape[-1]
     g_1, g_2, g_3 = torch.sigmoid(gates[..., : 3 * d]).chunk(3, dim=-1)
     return g_1 * torch.tanh(g_2 * h + g_3 * torch.tanh(gates[..., 3 * d :]))
@@ -144,7 +155,8 @@ BLOCKS: dict[str, type[Block]] = {"relu": ResidualBlock, "multiplicative": Multi
 
 def _blocks(config: ByteNetConfig, dilations: Sequence[int]) -> Sequence[Block]:
     return module_list(
-        BLOCKS[config.block](config.d_channels, config.kernel_width, r, config.dropout) for r in dilations
+        BLOCKS[config.block](config.d_channels, config.kernel_width, r, config.dropout)
+        for r in dilations
     )
 
 
@@ -183,8 +195,9 @@ class ByteNetDecoder(nn.Module):
 
 
 class ByteNet(Model[ByteNetMemory, ByteNetState]):
-    """Dilated convolutions without attention (Kalchbrenner et al. 2016), by the equations of the module's
-    docstring. In short trainings they learn poorly to copy what is new, such as numbers, to other places.
+    """Dilated convolutions without attention (Kalchbrenner et al. 2016), by the equations of the
+    module's docstring. In short trainings they learn poorly to copy what is new, such as numbers,
+    to other places.
     """
 
     config: ByteNetConfig
@@ -193,13 +206,15 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         super().__init__()
         self.config = config
         self.dilations = config.decoder_schedule
-        # Of the encoder columns' size: beside them a smaller embedding drowns in the first layer norm.
+        # Of the encoder columns' size: beside them a smaller embedding drowns in the first layer
+        # norm.
         self.embedding = byte_embedding(config, std=1.0)
         self.encoder = ByteNetEncoder(config) if config.source else None
         self.decoder: ByteNetDecoder = ByteNetDecoder(config)
 
     def unfolded_len(self, src_len: Tensor) -> Tensor:
-        """Return the number |t^| of columns of each source (n,) int64, from its bytes with EOS (n,) int64."""
+        """Return the number |t^| of columns of each source (n,) int64, from its bytes with EOS (n,)
+        int64."""
         config = self.config
         columns = config.unfolding_factor * src_len.double() + config.unfolding_offset
         # A hair less, so that 1.2 * 15 in binary is 18 columns, not 19.
@@ -238,7 +253,9 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         recent = self.embedding.start(rows, columns.device)
         return ByteNetState(clock, rings, hidden, recent)
 
-    def forward(self, tgt: Tensor, memory: ByteNetMemory, state: ByteNetState) -> tuple[Tensor, ByteNetState]:
+    def forward(
+        self, tgt: Tensor, memory: ByteNetMemory, state: ByteNetState
+    ) -> tuple[Tensor, ByteNetState]:
         """Read t target bytes; see Model.forward."""
         rows, t = tgt.shape
         clock = state.clock

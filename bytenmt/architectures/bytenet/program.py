@@ -1,4 +1,5 @@
-"""ByteNet as programs of the CPU engine: model.py has the equations, and the names of the parameters."""
+"""ByteNet as programs of the CPU engine: model.py has the equations, and the names of the
+parameters."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
             blocks.reduce(index)
             encode.emit(Op.WINDOW, blocks.taps, blocks.narrow, m=k, k=dilation)
             blocks.expand(index)
-        x, _ = write_recurrent_layers(encode, x, "encoder.layers", config.encoder_recurrence, 2 * d, flags=0)
+        x, _ = write_recurrent_layers(
+            encode, x, "encoder.layers", config.encoder_recurrence, 2 * d, flags=0
+        )
         column = blocks.wide.part(0, config.d_column)
         encode.linear(column, x, "encoder.output.weight", "encoder.output.bias")
         encode.emit(Op.KEEP, a=column, k=0)
@@ -35,14 +38,18 @@ def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
     if config.adds_columns:
         step.emit(Op.COLUMN, blocks.x, k=0)
     read = blocks.x.part(0, config.d_read)
-    step.linear(read, embedded, "decoder.input.weight", "decoder.input.bias", add=config.adds_columns)
+    step.linear(
+        read, embedded, "decoder.input.weight", "decoder.input.bias", add=config.adds_columns
+    )
     if config.source and not config.adds_columns:  # after the product, which fills whole panels
         step.emit(Op.COLUMN, blocks.x.part(d, d), k=0)
     for index in range(len(config.decoder_schedule)):
         blocks.reduce(index)
         step.emit(Op.RING, blocks.taps, blocks.narrow, m=k, k=index)
         blocks.expand(index)
-    x, _ = write_recurrent_layers(step, blocks.x, "decoder.layers", config.decoder_recurrence, 2 * d, flags=0)
+    x, _ = write_recurrent_layers(
+        step, blocks.x, "decoder.layers", config.decoder_recurrence, 2 * d, flags=0
+    )
     head = step.register(2 * d)
     step.linear(head, x, "decoder.head.weight", "decoder.head.bias")
     step.emit(Op.RELU, head)
@@ -89,7 +96,9 @@ class _Blocks:
         write.linear(self.x, self.narrow, f"{name}.expand.weight", f"{name}.expand.bias", add=True)
 
     def _norm(self, d: Register, a: Register, name: str, activation: Op | None) -> None:
-        gamma, beta = (self._writer.vector(f"{name}.{part}", a.width) for part in ("weight", "bias"))
+        gamma, beta = (
+            self._writer.vector(f"{name}.{part}", a.width) for part in ("weight", "bias")
+        )
         self._writer.emit(Op.NORM, d, a, w=gamma, v=beta)
         if activation is not None:
             self._writer.emit(activation, d)

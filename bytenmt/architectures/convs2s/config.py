@@ -6,7 +6,14 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from bytenmt.architectures.section import MOST_LAYERS, Dilations, Kernel, ModelSection, Properties, Width
+from bytenmt.architectures.section import (
+    MOST_LAYERS,
+    Dilations,
+    Kernel,
+    ModelSection,
+    Properties,
+    Width,
+)
 
 ConvLayer = tuple[Width, Kernel]  # channels, kernel width
 ConvLayers = Annotated[tuple[ConvLayer, ...], Meta(max_length=MOST_LAYERS)]
@@ -26,8 +33,8 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     decoder_layers: Annotated[ConvLayers, Meta(min_length=1)]  # the same of the decoder
     encoder_dilations: Dilations = ()  # one a layer of encoder_layers; []: none is dilated
     decoder_dilations: Dilations = ()  # one a layer of decoder_layers; []: none is dilated
-    # "pooling": the mean of each byte's neighbours, without weights; "conv": two stacks of tanh layers, one
-    # that makes keys and one that makes values.
+    # "pooling": the mean of each byte's neighbours, without weights; "conv": two stacks of tanh
+    # layers, one that makes keys and one that makes values.
     encoder: Literal["gated", "pooling", "conv"] = "gated"  # of 2017, or the two of 2016
     value_layers: ConvLayers = ()  # of "conv", those that make the values
     pooling_width: Kernel = 5  # bytes that "pooling" takes the mean of
@@ -35,7 +42,8 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     n_positions: Annotated[int, Meta(ge=0, le=1 << 20)] = (
         4096  # rows of the position tables, the last one shared by all beyond; 0: none
     )
-    attention_layers: AttentionLayers = ()  # layers of the decoder that attend, the lowest is 1; []: all
+    # layers of the decoder that attend, the lowest is 1; []: all
+    attention_layers: AttentionLayers = ()
     attention_scaling: Literal["sqrt", "none"] = "sqrt"  # context times sqrt(source bytes)
     weight_norm: bool = True  # weights as direction and length, everywhere but in tables
 
@@ -52,7 +60,9 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
                     " give one a layer, or [] for none"
                 )
         last = len(self.decoder_layers)
-        if list(self.attention_layers) != [n for n in range(1, last + 1) if n in self.attention_layers]:
+        if list(self.attention_layers) != [
+            n for n in range(1, last + 1) if n in self.attention_layers
+        ]:
             raise ValueError(
                 f"attention_layers: expected layers from 1 to {last}, each once, the lowest first"
             )
@@ -62,13 +72,15 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
 
     @property
     def encoder_stack(self) -> tuple[tuple[int, int, int], ...]:
-        """Channels, kernel width and dilation of each encoder layer, with "conv" of the stack of keys."""
+        """Channels, kernel width and dilation of each encoder layer, with "conv" of the stack of
+        keys."""
         has_stack = self.source and self.encoder != "pooling"
         return _stack(self.encoder_layers, self.encoder_dilations) if has_stack else ()
 
     @property
     def value_stack(self) -> tuple[tuple[int, int, int], ...]:
-        """Channels, kernel width and dilation of each layer of the "conv" encoder's stack of values."""
+        """Channels, kernel width and dilation of each layer of the "conv" encoder's stack of
+        values."""
         return _stack(self.value_layers, ())
 
     @property
@@ -80,7 +92,9 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     def attends(self) -> tuple[bool, ...]:
         """For each layer of the decoder, whether it has attention."""
         numbers = range(1, 1 + len(self.decoder_layers))
-        return tuple(self.source and number in (self.attention_layers or numbers) for number in numbers)
+        return tuple(
+            self.source and number in (self.attention_layers or numbers) for number in numbers
+        )
 
     @property
     def position_kind(self) -> Literal["learned", "sinusoidal", "off"]:
@@ -104,7 +118,9 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
 
     def properties(self) -> Properties:
         """Return cost, paths and fields; see ModelSection.properties."""
-        keys = [self.pooling_width - 1] if self.encoder == "pooling" else _reaches(self.encoder_stack)
+        keys = (
+            [self.pooling_width - 1] if self.encoder == "pooling" else _reaches(self.encoder_stack)
+        )
         stacks = [keys, _reaches(self.value_stack)] if self.encoder == "conv" else [keys]
         left = max(sum(reach // 2 for reach in reaches) for reaches in stacks)
         right = max(sum(reach - reach // 2 for reach in reaches) for reaches in stacks)
@@ -128,7 +144,11 @@ def _reaches(stack: tuple[tuple[int, int, int], ...]) -> list[int]:
     return [(width - 1) * dilation for _, width, dilation in stack]
 
 
-def _stack(layers: tuple[ConvLayer, ...], dilations: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
+def _stack(
+    layers: tuple[ConvLayer, ...], dilations: tuple[int, ...]
+) -> tuple[tuple[int, int, int], ...]:
     """Each layer together with its dilation."""
     each = dilations or (1,) * len(layers)
-    return tuple((width, kernel, dilation) for (width, kernel), dilation in zip(layers, each, strict=True))
+    return tuple(
+        (width, kernel, dilation) for (width, kernel), dilation in zip(layers, each, strict=True)
+    )

@@ -1,12 +1,14 @@
-"""The three encoders of a ConvS2S: gated convolutions (Gehring et al. 2017, section 3.1), a pooling one and
-two stacks of convolutions, one for keys and one for values (Gehring et al. 2016, section 3).
+"""The three encoders of a ConvS2S: gated convolutions (Gehring et al. 2017, section 3.1), a pooling
+one and two stacks of convolutions, one for keys and one for values (Gehring et al. 2016, section
+3).
 
     gated:    z^0 = Lin(e);  z^l = (GLU(conv(z^{l-1})) + z^{l-1}) sqrt(1/2);  z = Lin(z^L);  keys z,
               values (z + e) sqrt(1/2)
     pooling:  z_j = (1/k) sum_{|t| <= k/2} e_{j+t};  keys z, values e
     conv:     y^l = tanh(conv(y^{l-1}) + y^{l-1}), y^0 = e;  keys CNN-a(e), values CNN-c(e)
 
-e comes with its position. Of "conv" a width that is not the embedding's is reached and left by a linear map.
+e comes with its position. Of "conv" a width that is not the embedding's is reached and left by a
+linear map.
 """
 
 from __future__ import annotations
@@ -33,9 +35,9 @@ L = TypeVar("L", bound="ResidualConvolution")
 class ResidualConvolution(nn.Module):
     """A convolution beside a residual branch, which is a linear map where the width changes.
 
-    Initialised as in Gehring et al. 2017, section 3.5: N(0, sqrt(GAIN p/n)), where n is the fan-in and p the
-    probability that dropout keeps an input. N_MAPS: maps to the layer's width, stacked in the convolution's
-    weight.
+    Initialised as in Gehring et al. 2017, section 3.5: N(0, sqrt(GAIN p/n)), where n is the fan-in
+    and p the probability that dropout keeps an input. N_MAPS: maps to the layer's width, stacked in
+    the convolution's weight.
     """
 
     N_MAPS: ClassVar = 1
@@ -52,7 +54,8 @@ class ResidualConvolution(nn.Module):
         self.dropout = config.dropout
 
     def residual_branch(self, x: Tensor) -> Tensor:
-        """Return the residual branch of x (rows, t, d_input), x itself or a linear map: (rows, t, width)."""
+        """Return the residual branch of x (rows, t, d_input), x itself or a linear map: (rows, t,
+        width)."""
         return x if self.residual is None else self.residual(x)
 
     def _drop(self, x: Tensor) -> Tensor:
@@ -70,8 +73,11 @@ class GatedLayer(ResidualConvolution):
     STACKED: ClassVar = {"convolution": 2}  # number of maps stacked in a weight
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Apply the layer to x (n, s, d_input), mask (n, s) bool, true on real columns -> (n, s, width)."""
-        return (F.glu(self.convolution.centred(self._drop(x), mask)) + self.residual_branch(x)) * ROOT_HALF
+        """Apply the layer to x (n, s, d_input), mask (n, s) bool, true on real columns -> (n, s,
+        width)."""
+        return (
+            F.glu(self.convolution.centred(self._drop(x), mask)) + self.residual_branch(x)
+        ) * ROOT_HALF
 
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
         """Return GLU(conv(x)), without the residual, for t more columns, and the new ring.
@@ -89,18 +95,23 @@ class TanhLayer(ResidualConvolution):
     """
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Apply the layer to x (n, s, d_input), mask (n, s) bool, true on real columns -> (n, s, width)."""
+        """Apply the layer to x (n, s, d_input), mask (n, s) bool, true on real columns -> (n, s,
+        width)."""
         return torch.tanh(self.convolution.centred(self._drop(x), mask) + self.residual_branch(x))
 
 
 def build_stack(kind: type[L], config: ConvS2SConfig, sizes: Sequence[LayerSize]) -> Sequence[L]:
-    """Build a stack of layers of one class; the first one's input has as many channels as its output."""
+    """Build a stack of layers of one class; the first one's input has as many channels as its
+    output."""
     widths = [sizes[0][0], *(width for width, _, _ in sizes)]
-    return module_list(kind(config, width, size) for width, size in zip(widths, sizes, strict=False))
+    return module_list(
+        kind(config, width, size) for width, size in zip(widths, sizes, strict=False)
+    )
 
 
 def mean_pool(x: Tensor, mask: Tensor, width: int) -> Tensor:
-    """Average `width` columns around each column of x (n, s, d), counting zeros outside of the sentence.
+    """Average `width` columns around each column of x (n, s, d), counting zeros outside of the
+    sentence.
 
     mask (n, s) bool: true on real columns. An even width has one more column to the right.
     """
@@ -123,7 +134,8 @@ class GatedEncoder(nn.Module):
     def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
         """Return keys and values, (n, s, d_embedding) each, of embeddings e of the same shape.
 
-        mask (n, s) bool: true on real columns. gradient: factor of the gradient that goes into the stack.
+        mask (n, s) bool: true on real columns. gradient: factor of the gradient that goes into the
+        stack.
         """
         z = self.input(e)
         for layer in self.layers:
@@ -133,7 +145,8 @@ class GatedEncoder(nn.Module):
 
 
 class PoolingEncoder(nn.Module):
-    """The pooling encoder: keys are means of neighbouring embeddings; its only weights are positions."""
+    """The pooling encoder: keys are means of neighbouring embeddings; its only weights are
+    positions."""
 
     def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
@@ -141,7 +154,8 @@ class PoolingEncoder(nn.Module):
         self.width = config.pooling_width
 
     def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
-        """Return keys and values, see GatedEncoder.forward; `gradient` is ignored, as there is no stack."""
+        """Return keys and values, see GatedEncoder.forward; `gradient` is ignored, as there is no
+        stack."""
         return mean_pool(e, mask, self.width), e
 
 
@@ -157,7 +171,8 @@ class TanhStack(nn.Module):
         self.output = None if last == f else scaled_linear(last, f, math.sqrt(1 / last), norm)
 
     def forward(self, e: Tensor, mask: Tensor) -> Tensor:
-        """Map embeddings e (n, s, d_embedding) to the same shape. mask (n, s) bool: true on real columns."""
+        """Map embeddings e (n, s, d_embedding) to the same shape. mask (n, s) bool: true on real
+        columns."""
         y = e if self.input is None else self.input(e)
         for layer in self.layers:
             y = layer.centred(y, mask)
@@ -174,8 +189,11 @@ class TwoStackEncoder(nn.Module):
         self.values = TanhStack(config, config.value_stack)
 
     def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
-        """Return keys and values, see GatedEncoder.forward; `gradient` scales those into both stacks."""
-        return scale_gradient(self.keys(e, mask), gradient), scale_gradient(self.values(e, mask), gradient)
+        """Return keys and values, see GatedEncoder.forward; `gradient` scales those into both
+        stacks."""
+        return scale_gradient(self.keys(e, mask), gradient), scale_gradient(
+            self.values(e, mask), gradient
+        )
 
 
 Encoder = GatedEncoder | PoolingEncoder | TwoStackEncoder
@@ -187,7 +205,8 @@ ENCODERS: dict[str, type[Encoder]] = {
 
 
 def position_table(config: ConvS2SConfig) -> PositionEmbedding | None:
-    """Build the configured position embeddings of one side, encoder or decoder; None if they are off."""
+    """Build the configured position embeddings of one side, encoder or decoder; None if they are
+    off."""
     if config.position_kind == "off":
         return None
     kind = PositionEmbedding if config.position_kind == "learned" else SinusoidalPositions

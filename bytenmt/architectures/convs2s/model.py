@@ -1,22 +1,24 @@
-"""Convolutional sequence-to-sequence: Gehring et al. 2017 (1705.03122), and its authors' code where the
-text is silent. Without a source h goes on as it is: the gated language model of Dauphin et al. 2017.
+"""Convolutional sequence-to-sequence: Gehring et al. 2017 (1705.03122), and its authors' code where
+the text is silent. Without a source h goes on as it is: the gated language model of Dauphin et al.
+2017.
 
     e_j = w_j + p_j,  g_i the same of the target;  GLU([A ; B]) = A * sigma(B)
     encoder: z_j, see encoder.py
     decoder layer: h = GLU(causal conv(x));  d_i = (W_d h_i + b_d + g_i) sqrt(1/2)
-        a_ij = softmax_j(d_i . z_j);  c_i = sqrt(m) sum_j a_ij (z_j + e_j) sqrt(1/2),  m source bytes
-        h <- (h + W_c c_i + b_c) sqrt(1/2);  x <- (h + x) sqrt(1/2)
+        a_ij = softmax_j(d_i . z_j);  c_i = sqrt(m) sum_j a_ij (z_j + e_j) sqrt(1/2),  m source
+        bytes h <- (h + W_c c_i + b_c) sqrt(1/2);  x <- (h + x) sqrt(1/2)
     p(y_i) = softmax(W_o Lin(x_i) + b_o)
 
-Attention looks at the GLU's output before the residual is added (the authors' code, not the text); a layer
-that is not to attend goes on with h. Weight normalisation everywhere but in the tables; the gradient into the
-encoder's stack is divided by twice the number of attentions, the path through e_j is not. With the encoders
-of Gehring et al. 2016 (1611.02344, section 3.1) the keys and values are the encoder's own,
+Attention looks at the GLU's output before the residual is added (the authors' code, not the text);
+a layer that is not to attend goes on with h. Weight normalisation everywhere but in the tables; the
+gradient into the encoder's stack is divided by twice the number of attentions, the path through e_j
+is not. With the encoders of Gehring et al. 2016 (1611.02344, section 3.1) the keys and values are
+the encoder's own,
 
         d_i = W_d h_i + b_d + g_i;  c_i = sqrt(m) sum_j a_ij v_j
 
-and what has no stack has no gradient to be scaled. Weight normalisation, sqrt(m) and positions can be left
-out, and kernels dilated.
+and what has no stack has no gradient to be scaled. Weight normalisation, sqrt(m) and positions can
+be left out, and kernels dilated.
 """
 
 from __future__ import annotations
@@ -44,10 +46,12 @@ from bytenmt.utf8 import N_IDS
 
 
 class ConvS2SMemory(NamedTuple):
-    """The memory of n sources: encoder outputs that decoder layers attend to; s is 0 without a source."""
+    """The memory of n sources: encoder outputs that decoder layers attend to; s is 0 without a
+    source."""
 
     keys: Tensor  # (n, s, d_embedding): z_j, the outputs of the encoder's stack
-    values: Tensor  # (n, s, d_embedding): (z_j + e_j) sqrt(1/2), e_j: embeddings; or of encoders of 2016
+    # (n, s, d_embedding): (z_j + e_j) sqrt(1/2), e_j: embeddings; or of encoders of 2016
+    values: Tensor
     source_len: Tensor  # (n,) int64: m, EOS included
 
 
@@ -55,12 +59,15 @@ class ConvS2SState(NamedTuple):
     """State of the decoder between two bytes."""
 
     clock: Clock  # positions of the rows, and the rows whose rings hold their past
-    rings: tuple[Tensor, ...]  # for each layer, its convolution's last inputs: (rows, capacity, channels)
+    rings: tuple[
+        Tensor, ...
+    ]  # for each layer, its convolution's last inputs: (rows, capacity, channels)
     recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
 
 
 class DecoderLayer(GatedLayer):
-    """A decoder layer: a gated convolution, called by `causal`, and attention to the source, by `attend`."""
+    """A decoder layer: a gated convolution, called by `causal`, and attention to the source, by
+    `attend`."""
 
     def __init__(self, config: ConvS2SConfig, d_input: int, size: LayerSize, attends: bool) -> None:
         super().__init__(config, d_input, size)
@@ -75,8 +82,10 @@ class DecoderLayer(GatedLayer):
     ) -> tuple[Tensor, Tensor | None]:
         """Return (h + attention over the source) * sqrt(1/2) and the attention weights.
 
-        h (rows, t, d_output): the layer's output; g (rows, t, d_embedding): embeddings of the bytes read;
-        mask: see masked_softmax. Weights (rows, t, s). A layer without attention returns h itself and None.
+        h (rows, t, d_output): the layer's output; g (rows, t, d_embedding): embeddings of the bytes
+        read;
+        mask: see masked_softmax. Weights (rows, t, s). A layer without attention returns h itself
+        and None.
         """
         if self.query is None or self.context is None:
             return h, None
@@ -143,14 +152,17 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
         rows = len(keys) * beam
         sizes = [ring_capacity(kernel_width, dilation) for _, kernel_width, dilation in layers]
         widths = [layers[0][0], *(channels for channels, _, _ in layers)]
-        rings = tuple(keys.new_zeros(rows, size, width) for size, width in zip(sizes, widths, strict=False))
+        rings = tuple(
+            keys.new_zeros(rows, size, width) for size, width in zip(sizes, widths, strict=False)
+        )
         recent = self.embedding.start(rows, keys.device)
         return ConvS2SState(Clock.start(rows, max(sizes), keys.device), rings, recent)
 
     def forward_aligned(
         self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState
     ) -> tuple[Tensor, ConvS2SState, dict[int, Tensor]]:
-        """Read t target bytes, and return the attention weights, too; see AttentiveModel.forward_aligned."""
+        """Read t target bytes, and return the attention weights, too; see
+        AttentiveModel.forward_aligned."""
         t = tgt.shape[1]
         clock = state.clock
         g = self.embedding(tgt, state.recent)
@@ -158,7 +170,9 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
             g = g + self.target_positions(clock.positions(t)).to(g.dtype)
         g = self.drop(g)
         mask = source_mask(memory.source_len, memory.keys.shape[1])
-        shapes = [(kernel_width, dilation) for _, kernel_width, dilation in self.config.decoder_stack]
+        shapes = [
+            (kernel_width, dilation) for _, kernel_width, dilation in self.config.decoder_stack
+        ]
         taps = {shape: RingTaps.from_clock(clock, t, *shape) for shape in dict.fromkeys(shapes)}
         x = self.decoder.input(g)
         rings, weights = [], dict[int, Tensor]()

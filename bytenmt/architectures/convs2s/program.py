@@ -1,5 +1,5 @@
-"""ConvS2S as programs of the CPU engine: model.py and encoder.py have the equations, and the names of the
-parameters."""
+"""ConvS2S as programs of the CPU engine: model.py and encoder.py have the equations, and the names
+of the parameters."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ def write_program(config: ConvS2SConfig, writer: ModelWriter) -> ModelProgram:
     encode = writer.encode
     if config.source:
         e = _write_input(config, writer, encode, "encoder.positions.weight")
-        {"gated": _write_gated_encoder, "pooling": _write_pooling_encoder, "conv": _write_two_stacks}[
-            config.encoder
-        ](config, encode, e)
+        {
+            "gated": _write_gated_encoder,
+            "pooling": _write_pooling_encoder,
+            "conv": _write_two_stacks,
+        }[config.encoder](config, encode, e)
 
     step = writer.begin_step()
     g = _write_input(config, writer, step, "target_positions.weight")
@@ -46,7 +48,9 @@ def write_program(config: ConvS2SConfig, writer: ModelWriter) -> ModelProgram:
     )
 
 
-def _write_attention(config: ConvS2SConfig, step: Writer, h: Register, g: Register, name: str) -> None:
+def _write_attention(
+    config: ConvS2SConfig, step: Writer, h: Register, g: Register, name: str
+) -> None:
     """Write h = (h + the context's map) sqrt(1/2)."""
     query, context = step.shared(g.width, "query"), step.shared(g.width, "context")
     weight = _map_values(config, f"{name}.query", query.width, h.width)
@@ -94,7 +98,10 @@ def _mean(k: int, width: int) -> Array:
 
 def _write_two_stacks(config: ConvS2SConfig, encode: Writer, e: Register) -> None:
     """Write keys CNN-a(e) and values CNN-c(e)."""
-    for item, side, layers in ((0, "keys", config.encoder_stack), (1, "values", config.value_stack)):
+    for item, side, layers in (
+        (0, "keys", config.encoder_stack),
+        (1, "values", config.value_stack),
+    ):
         x, name = e, f"encoder.{side}"
         if layers[0][0] != e.width:
             x = _write_map(config, encode, x, layers[0][0], f"{name}.input")
@@ -108,7 +115,13 @@ def _write_two_stacks(config: ConvS2SConfig, encode: Writer, e: Register) -> Non
 
 
 def _write_tanh(
-    config: ConvS2SConfig, writer: Writer, taps: Register, k: int, x: Register, width: int, name: str
+    config: ConvS2SConfig,
+    writer: Writer,
+    taps: Register,
+    k: int,
+    x: Register,
+    width: int,
+    name: str,
 ) -> Register:
     """Write tanh(conv(taps) + the residual branch of x)."""
     if x.width == width:
@@ -122,14 +135,18 @@ def _write_tanh(
     return y
 
 
-def _write_map(config: ConvS2SConfig, writer: Writer, x: Register, width: int, name: str) -> Register:
+def _write_map(
+    config: ConvS2SConfig, writer: Writer, x: Register, width: int, name: str
+) -> Register:
     """Write a linear map of x into a new register."""
     y = writer.register(width)
     writer.linear(y, x, _map_values(config, name, width, x.width), f"{name}.bias")
     return y
 
 
-def _write_input(config: ConvS2SConfig, of: ModelWriter, writer: Writer, positions: str) -> Register:
+def _write_input(
+    config: ConvS2SConfig, of: ModelWriter, writer: Writer, positions: str
+) -> Register:
     """Write the byte's embedding plus the position's. positions: the parameter of learned ones."""
     n_positions, f = config.n_positions, config.d_embedding
     e = writer.register(f)
@@ -160,7 +177,9 @@ def _write_gated(
     return h
 
 
-def _write_residual(config: ConvS2SConfig, writer: Writer, x: Register, h: Register, name: str) -> Register:
+def _write_residual(
+    config: ConvS2SConfig, writer: Writer, x: Register, h: Register, name: str
+) -> Register:
     """Write (h + the residual branch of x) sqrt(1/2), in x where the width stays."""
     if x.width == h.width:
         writer.emit(Op.MEAN, x, h, x)
@@ -175,14 +194,19 @@ def _map_values(config: ConvS2SConfig, name: str, d_output: int, d_input: int) -
     return _normed_values(config, f"{name}.weight", f"{name}.weight", (d_output, d_input))
 
 
-def _kernel_values(config: ConvS2SConfig, name: str, d_output: int, k: int, d_input: int) -> WeightArray:
+def _kernel_values(
+    config: ConvS2SConfig, name: str, d_output: int, k: int, d_input: int
+) -> WeightArray:
     """The kernel of a layer's convolution, weight-normed or not."""
     kernel = f"{name}.convolution"
     return _normed_values(config, f"{kernel}.normed", f"{kernel}.plain", (d_output, k, d_input))
 
 
-def _normed_values(config: ConvS2SConfig, normed: str, plain: str, shape: tuple[int, ...]) -> WeightArray:
-    """A weight that is g v / |v| with weight normalisation. normed, plain: its name with and without."""
+def _normed_values(
+    config: ConvS2SConfig, normed: str, plain: str, shape: tuple[int, ...]
+) -> WeightArray:
+    """A weight that is g v / |v| with weight normalisation. normed, plain: its name with and
+    without."""
     if not config.weight_norm:
         return parameter(plain, *shape)
     return WeightArray(normed, shape, {f"{normed}.v": shape, f"{normed}.g": shape[:1]}, _fold_norm)
@@ -191,7 +215,9 @@ def _normed_values(config: ConvS2SConfig, normed: str, plain: str, shape: tuple[
 def _fold_norm(v: Array, g: Array) -> Array:
     """Compute g v / |v|, as layers/convolution.py does."""
     flat = v.reshape(len(v), -1)
-    with np.errstate(all="ignore"):  # a direction of zeros or a huge one: its outcomes will be no numbers
+    with np.errstate(
+        all="ignore"
+    ):  # a direction of zeros or a huge one: its outcomes will be no numbers
         length = (flat * flat).sum(axis=1) ** 0.5
         folded: Array = flat * (g / length)[:, None]
     return folded

@@ -15,20 +15,33 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
     """Options of stacked LSTMs with attention and input feeding (Luong et al. 2015)."""
 
     n_layers: Layers = 2
-    # local: the window is around a position that moves on with the target (m), or that is predicted (p);
+    # local: the window is around a position that moves on with the target (m), or that is predicted
+    # (p);
     # off: the encoder's last states are all that the decoder knows.
-    attention: Literal["global", "local-m", "local-p", "off"] = "global"  # to the whole source or a window
+    attention: Literal["global", "local-m", "local-p", "off"] = (
+        "global"  # to the whole source or a window
+    )
     # Of the decoder's state and one of the encoder's; location is of the decoder's state alone.
-    score: Literal["dot", "general", "concat", "location"] = "general"  # attention score, section 3.1
-    n_locations: Annotated[int, Meta(ge=0, le=1 << 16)] = 0  # location: source bytes with a score, with EOS
+    score: Literal["dot", "general", "concat", "location"] = (
+        "general"  # attention score, section 3.1
+    )
+    n_locations: Annotated[int, Meta(ge=0, le=1 << 16)] = (
+        0  # location: source bytes with a score, with EOS
+    )
     location_softmax: Literal["once", "twice"] = "once"  # twice: the score is a softmax already
-    attention_window: Annotated[int, Meta(ge=0, le=1 << 20)] = 0  # local: bytes to either side; 0: 50
-    # A Gaussian around the position is multiplied with the weights after the softmax, so that they do not
-    # add up to 1, or with the scores inside it; auto: after in local-p, none in local-m.
-    gaussian: Literal["auto", "after", "inside"] = "auto"  # local attention: where it is multiplied in
+    attention_window: Annotated[int, Meta(ge=0, le=1 << 20)] = (
+        0  # local: bytes to either side; 0: 50
+    )
+    # A Gaussian around the position is multiplied with the weights after the softmax, so that they
+    # do not add up to 1, or with the scores inside it; auto: after in local-p, none in local-m.
+    gaussian: Literal["auto", "after", "inside"] = (
+        "auto"  # local attention: where it is multiplied in
+    )
     input_feeding: bool = True  # where there is attention
     reverse_source: bool = False  # the encoder reads the source from its end, EOS last
-    init: Literal["scaled", "paper"] = "scaled"  # initial weights: as in the paper, or scaled by the width
+    init: Literal["scaled", "paper"] = (
+        "scaled"  # initial weights: as in the paper, or scaled by the width
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,7 +88,8 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
 
     @property
     def gaussian_use(self) -> Literal["none", "after", "inside"]:
-        """The use of the Gaussian: "after" multiplies the weights after the softmax, "inside" the scores."""
+        """The use of the Gaussian: "after" multiplies the weights after the softmax, "inside" the
+        scores."""
         if self.gaussian == "auto" or not self.is_local:
             return "after" if self.is_local and self.attention == "local-p" else "none"
         return self.gaussian

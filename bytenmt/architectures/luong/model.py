@@ -1,20 +1,25 @@
 """Global and local attention with input feeding: Luong et al. 2015 (1508.04025).
 
-    h-_s: top-layer states of a stacked LSTM over the source; its last h and c start the decoder's layers,
+    h-_s: top-layer states of a stacked LSTM over the source; its last h and c start the decoder's
+    layers,
         the two stacks top to top; a decoder's layer below the encoder's lowest starts from that one
     h_t = LSTM([e(y_{t-1}) ; h~_{t-1}])        input feeding, h~_0 = 0; without it e(y_{t-1}) alone
     a_t = softmax_s(score(h_t, h-_s)),  c_t = sum_s a_t(s) h-_s
     h~_t = tanh(W_c [c_t ; h_t]),  p(y_t) = softmax(W_s h~_t)          no biases in these two
     score: dot h_t . h-_s | general h_t . (W_a h-_s) | concat v^T tanh(W_a [h_t ; h-_s])
-        | location (W_a h_t)_s, where bytes of the source for which W_a has no row are not seen (footnote 6);
+        | location (W_a h_t)_s, where bytes of the source for which W_a has no row are not seen
+          (footnote 6);
         location_softmax = "twice": softmax_s(W_a h_t), in the softmax of a_t once more
-    attention: global, over all S bytes; or local, over the bytes s with |s - p_t| <= D (section 3.2):
-        local-m p_t = min(t, S - 1) | local-p p_t = S sigma(v_p . tanh(W_p h_t)), which is no whole number
-    gaussian: a_t(s) or the score times exp(-(s - p_t)^2 / (2 sigma^2)), sigma = D / 2; after the softmax the
+    attention: global, over all S bytes; or local, over the bytes s with |s - p_t| <= D (section
+    3.2):
+        local-m p_t = min(t, S - 1) | local-p p_t = S sigma(v_p . tanh(W_p h_t)), which is no whole
+        number
+    gaussian: a_t(s) or the score times exp(-(s - p_t)^2 / (2 sigma^2)), sigma = D / 2; after the
+    softmax the
         weights are not normalised again. Only through it is p_t learnt.
 
-t and s count from 0, s in the order of the text even where the encoder reads it backwards. Without a source,
-or with attention = "off", h~_t = h_t; without a source the layers start at zero, too.
+t and s count from 0, s in the order of the text even where the encoder reads it backwards. Without
+a source, or with attention = "off", h~_t = h_t; without a source the layers start at zero, too.
 init = "paper" (section 4.1): uniform in [-0.1, 0.1], biases 0.
 """
 
@@ -50,7 +55,9 @@ class LuongMemory(NamedTuple):
     states: Tensor  # (n, s, d_hidden): h-_s, the values; s is 0 without attention or source
     keys: Tensor  # (n, s, d_hidden): h-_s, or W_a h-_s with score = "general" and "concat"
     source_len: Tensor  # (n,) int64, EOS included
-    final: tuple[Tensor, ...]  # initial h (n, d_hidden) of each decoder layer, then c; zero without a source
+    final: tuple[
+        Tensor, ...
+    ]  # initial h (n, d_hidden) of each decoder layer, then c; zero without a source
 
 
 class LuongState(NamedTuple):
@@ -72,8 +79,12 @@ class LuongDecoder(nn.Module):
         self.layers = recurrent_layers("lstm", config.decoder_depth, d_first, d)
         attends = config.has_attention
         self.score = AdditiveScore(d, d) if attends and config.score == "concat" else None
-        self.location = nn.Linear(d, config.n_locations, bias=False) if config.by_location else None  # W_a
-        self.position = PredictedPosition(d) if config.is_local and config.attention == "local-p" else None
+        self.location = (
+            nn.Linear(d, config.n_locations, bias=False) if config.by_location else None
+        )  # W_a
+        self.position = (
+            PredictedPosition(d) if config.is_local and config.attention == "local-p" else None
+        )
         self.combine = nn.Linear(2 * d, d, bias=False) if attends else None  # W_c
         self.output = OutputLayer(d, bias=False)  # W_s
 
@@ -90,7 +101,8 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         paper = config.init == "paper"
         self.embedding = byte_embedding(config, 1.0)
         self.encoder = recurrent_layers("lstm", config.encoder_depth, config.d_embedding, d)
-        # W_a (general) or its half that meets h-_s (concat): the same for every step, so the encoder's.
+        # W_a (general) or its half that meets h-_s (concat): the same for every step, so the
+        # encoder's.
         keys = config.has_attention and config.score in ("general", "concat")
         self.keys = nn.Linear(d, d, bias=False) if keys else None
         self.decoder: LuongDecoder = LuongDecoder(config)
@@ -128,7 +140,8 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
     def forward_aligned(
         self, tgt: Tensor, memory: LuongMemory, state: LuongState
     ) -> tuple[Tensor, LuongState, dict[int, Tensor]]:
-        """Read t target bytes, and return the attention weights, too; see AttentiveModel.forward_aligned."""
+        """Read t target bytes, and return the attention weights, too; see
+        AttentiveModel.forward_aligned."""
         x = self.embedding(tgt, state.recent)
         read = self._read_with_feeding if self.config.feeds_back else self._read_at_once
         attentional, weights, hidden = read(x, memory, state)
@@ -137,7 +150,9 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         recent = self.embedding.advance(state.recent, tgt)
         after = LuongState(hidden, fed, state.position + tgt.shape[1], recent)
         if self.config.reverse_source and not self.config.by_place:
-            lengths = memory.source_len.repeat_interleave(len(weights) // len(memory.source_len)) - 1
+            lengths = (
+                memory.source_len.repeat_interleave(len(weights) // len(memory.source_len)) - 1
+            )
             weights = reverse(weights.mT, lengths).mT
         return logits, after, {1: weights}
 
@@ -146,13 +161,16 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
     ) -> tuple[Tensor, Tensor, State]:
         """Read e(y) (rows, t, d_embedding) byte by byte, since h~_{t-1} is a part of each input.
 
-        Returns h~ (rows, t, d_hidden), a (rows, t, s) over the source as the memory has it, and the last
-        states of the layers.
+        Returns h~ (rows, t, d_hidden), a (rows, t, s) over the source as the memory has it, and the
+        last states of the layers.
         """
         x = self.drop(x)
         first, upper = self.decoder.layers[0], self.decoder.layers[1:]
         w_e, w_fed = torch.split(first.input.weight, [x.shape[2], self.config.d_hidden], dim=1)
-        embedding_share, feed = F.linear(x.transpose(0, 1), w_e, first.input.bias), deferred_product(w_fed)
+        embedding_share, feed = (
+            F.linear(x.transpose(0, 1), w_e, first.input.bias),
+            deferred_product(w_fed),
+        )
         steps = [layer.stepper() for layer in self.decoder.layers]
         inputs = [deferred_product(layer.input.weight) for layer in upper]
         attend_to = self._attention(memory)
@@ -180,15 +198,17 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         weights = x.new_zeros(rows, t, 0)
         if self.config.has_attention:
             columns = torch.arange(t, device=x.device) if state.position.shape[1] else 0
-            x, weights = self._attention(memory)(self.drop(x).flatten(0, 1), state.position + columns)
+            x, weights = self._attention(memory)(
+                self.drop(x).flatten(0, 1), state.position + columns
+            )
             x, weights = x.view(rows, t, -1), weights.view(rows, t, -1)
         return x, weights, hidden
 
     def _attention(self, memory: LuongMemory) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Return the attention as a function of h_t and t, for one run of a loop.
 
-        It takes h_t of q queries a sentence (n * q, d_hidden), and t of each (empty where LuongState has
-        none); it returns h~_t (n * q, d_hidden) and the weights a_t (n * q, s).
+        It takes h_t of q queries a sentence (n * q, d_hidden), and t of each (empty where
+        LuongState has none); it returns h~_t (n * q, d_hidden) and the weights a_t (n * q, s).
         """
         config, n_columns = self.config, memory.keys.shape[1]
         source_len = memory.source_len
@@ -197,7 +217,10 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         mask = source_mask(source_len, n_columns)
         scores_of, centre_of = self._scores(memory.keys), self._centres(source_len)
         assert self.decoder.combine is not None
-        values, combine = deferred_product(memory.states.mT), deferred_product(self.decoder.combine.weight)
+        values, combine = (
+            deferred_product(memory.states.mT),
+            deferred_product(self.decoder.combine.weight),
+        )
 
         def attend_to(top: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
             query = top.view(len(mask), -1, config.d_hidden)
@@ -207,7 +230,9 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
                 centres = centre_of(query, position)
                 distance = columns - centres[:, :, None]
                 seen = mask[:, None] & (distance.detach().abs() <= config.window)
-                factors = [gaussian(distance, config.window)] if config.gaussian_use != "none" else []
+                factors = (
+                    [gaussian(distance, config.window)] if config.gaussian_use != "none" else []
+                )
             if config.by_location and config.location_softmax == "twice":
                 scores = masked_softmax(scores, seen)
             if config.gaussian_use == "inside":
@@ -219,11 +244,14 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         return attend_to
 
     def _scores(self, keys: Tensor) -> Product:
-        """keys (n, s, d_hidden) -> the score as a function: h_t (n, q, d_hidden) -> scores (n, q, s)."""
+        """keys (n, s, d_hidden) -> the score as a function: h_t (n, q, d_hidden) -> scores (n, q,
+        s)."""
         if self.decoder.score is not None:  # concat (equation 7): v . tanh(W_a [h_t ; h-_s])
             return self.decoder.score.stepper(keys)
         if self.decoder.location is None:
-            return deferred_product(keys)  # dot (7): h_t . h-_s; general (7): h_t . (W_a h-_s), by the keys
+            return deferred_product(
+                keys
+            )  # dot (7): h_t . h-_s; general (7): h_t . (W_a h-_s), by the keys
         # location (equation 8): (W_a h_t)_s, which no h-_s changes
         product = deferred_product(self.decoder.location.weight[: keys.shape[1]])
         behind = max(0, keys.shape[1] - self.config.n_locations)
@@ -235,7 +263,8 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         return by_location
 
     def _centres(self, source_len: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-        """source_len (n,) int64 -> local attention's p_t as a function: h_t (n, q, d_hidden), t -> (n, q)."""
+        """source_len (n,) int64 -> local attention's p_t as a function: h_t (n, q, d_hidden), t ->
+        (n, q)."""
         if self.decoder.position is not None:
             predict = self.decoder.position.stepper(source_len)
             return lambda query, position: predict(query)

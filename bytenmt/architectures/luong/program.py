@@ -1,5 +1,5 @@
-"""Stacked LSTMs with Luong's attention as programs of the CPU engine: model.py has the equations, and the
-names of the parameters."""
+"""Stacked LSTMs with Luong's attention as programs of the CPU engine: model.py has the equations,
+and the names of the parameters."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from bytenmt.program.writer import Writer
 def write_program(config: LuongConfig, writer: ModelWriter) -> ModelProgram:
     """Write the programs of the encoder, if there is a source, and of the decode step; return both.
 
-    States: h of each layer, then c of each, which start from the encoder's last ones, without a source at
-    zero; then, with input feeding, h~, from zero.
+    States: h of each layer, then c of each, which start from the encoder's last ones, without a
+    source at zero; then, with input feeding, h~, from zero.
     """
     d, d_embedding, n_layers = config.d_hidden, config.d_embedding, config.decoder_depth
     if config.source:
@@ -35,7 +35,9 @@ def write_program(config: LuongConfig, writer: ModelWriter) -> ModelProgram:
     return writer.program(
         writer.output(x, bias=False),
         states=(d,) * (2 * n_layers + int(config.feeds_back)),
-        items=((d, d) if config.score in ("general", "concat") else (d,)) if config.has_attention else (),
+        items=((d, d) if config.score in ("general", "concat") else (d,))
+        if config.has_attention
+        else (),
         source=SourceOrder(config.reverse_source),
     )
 
@@ -78,8 +80,8 @@ def _write_attentional(step: Writer, top: Register, config: LuongConfig) -> Regi
 def _write_context(step: Writer, context: Register, top: Register, config: LuongConfig) -> None:
     """Write the instructions of the attention.
 
-    Its scores are dot products with the states or their keys, the additive score, or a score for each
-    position of the source.
+    Its scores are dot products with the states or their keys, the additive score, or a score for
+    each position of the source.
     """
     centre = _write_centre(step, top, config) if config.is_local else None
     where: dict[str, Any] = {"s": config.window, "t": int(GaussianUse[config.gaussian_use.upper()])}
@@ -87,14 +89,18 @@ def _write_context(step: Writer, context: Register, top: Register, config: Luong
         scores = step.register(config.n_locations)
         step.linear(scores, top, "decoder.location.weight")
         twice = int(config.location_softmax == "twice")
-        step.emit(Op.ATTEND_LOCATION, context, scores, centre, m=config.n_locations, k=twice, **where)
+        step.emit(
+            Op.ATTEND_LOCATION, context, scores, centre, m=config.n_locations, k=twice, **where
+        )
     elif config.score == "concat":
         query = step.register(top.width)
         step.linear(query, top, "decoder.score.query.weight")
         v = step.vector("decoder.score.v", top.width)
         step.emit(Op.ATTEND_ADDITIVE, context, query, centre, w=v, m=1, v=0, **where)
     else:
-        step.emit(Op.ATTEND_DOT, context, top, centre, m=0 if config.score == "dot" else 1, v=0, **where)
+        step.emit(
+            Op.ATTEND_DOT, context, top, centre, m=0 if config.score == "dot" else 1, v=0, **where
+        )
 
 
 def _write_centre(step: Writer, top: Register, config: LuongConfig) -> Register:

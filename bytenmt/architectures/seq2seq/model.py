@@ -1,20 +1,24 @@
-"""Recurrent sequence-to-sequence: Cho et al. 2014 (1406.1078) and Sutskever et al. 2014 (1409.3215).
+"""Recurrent sequence-to-sequence: Cho et al. 2014 (1406.1078) and Sutskever et al. 2014
+(1409.3215).
 
 The encoder reads x_1 … x_S into a fixed vector, the decoder unrolls it:
 
-    h_t = GRU(e(x_t), h_{t-1}), h_0 = 0          layers/recurrent.py; reset before the product, z keeps
-    context = "start":       s_0 = h_S in every layer, p(y_i) = softmax(W_o s_i)         (Sutskever)
-    context = "every_step":  c = tanh(V h_S), s_0 = tanh(V' c); every gate of the first layer also sees
-        C c; t_i = O_h s_i + O_y e(y_{i-1}) + O_c c, pairs maxed, p(y_i) = softmax(W_o max(t_i))    (Cho)
+    h_t = GRU(e(x_t), h_{t-1}), h_0 = 0          layers/recurrent.py; reset before the product, z
+    keeps context = "start":       s_0 = h_S in every layer, p(y_i) = softmax(W_o s_i)
+    (Sutskever) context = "every_step":  c = tanh(V h_S), s_0 = tanh(V' c); every gate of the first
+    layer also sees
+        C c; t_i = O_h s_i + O_y e(y_{i-1}) + O_c c, pairs maxed, p(y_i) = softmax(W_o max(t_i))
+        (Cho)
 
 where s_i = GRU(e(y_{i-1}), s_{i-1}); without a source s_0 = 0. Stacks of different depths
-stand top to top: layer l starts from the encoder's layer of its height, below the lowest from the lowest.
+stand top to top: layer l starts from the encoder's layer of its height, below the lowest from the
+lowest.
 
-Cho's decoder resets after the product, the context with the state (decoder_reset = "after", reset_context):
-g = tanh(W e(y_{i-1}) + r * (U s_{i-1} + C c)). Sutskever's layers are LSTMs (cell = "lstm"): s is then each
-layer's h, and its c starts from the encoder's last c, or with "every_step" from tanh(V' c) as h does.
-init = "paper": N(0, 0.01^2), recurrent matrices orthogonal (Cho); of LSTMs all parameters, biases too,
-uniform in [-0.08, 0.08] (Sutskever).
+Cho's decoder resets after the product, the context with the state (decoder_reset = "after",
+reset_context): g = tanh(W e(y_{i-1}) + r * (U s_{i-1} + C c)). Sutskever's layers are LSTMs (cell =
+"lstm"): s is then each layer's h, and its c starts from the encoder's last c, or with "every_step"
+from tanh(V' c) as h does. init = "paper": N(0, 0.01^2), recurrent matrices orthogonal (Cho); of
+LSTMs all parameters, biases too, uniform in [-0.08, 0.08] (Sutskever).
 """
 
 from __future__ import annotations
@@ -35,7 +39,9 @@ from bytenmt.layers.recurrent import initialise, read_layers, recurrent_layers, 
 class Seq2SeqMemory(NamedTuple):
     """The memory of n sources: the encoder's last states, from which the decoder starts."""
 
-    final: tuple[Tensor, ...]  # h_S (n, d_hidden) for each decoder layer, then c_S of LSTMs; 0 without source
+    final: tuple[
+        Tensor, ...
+    ]  # h_S (n, d_hidden) for each decoder layer, then c_S of LSTMs; 0 without source
 
 
 class Seq2SeqState(NamedTuple):
@@ -66,8 +72,8 @@ class Seq2SeqDecoder(nn.Module):
 class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
     """Recurrent encoder and decoder without attention, by the equations of the module's docstring.
 
-    Cho et al. 2014: GRUs, the source's vector is seen at every step, maxout. Sutskever et al. 2014: LSTMs, it
-    is the first state alone, and the source is reversed.
+    Cho et al. 2014: GRUs, the source's vector is seen at every step, maxout. Sutskever et al. 2014:
+    LSTMs, it is the first state alone, and the source is reversed.
     """
 
     config: Seq2SeqConfig
@@ -104,11 +110,15 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         """Return the first state, from the encoder's last ones; see Model.start."""
         hidden = memory.final
         if self.decoder.start is not None:
-            hidden = torch.tanh(self.decoder.start(self._context(memory))).chunk(len(hidden), dim=-1)
+            hidden = torch.tanh(self.decoder.start(self._context(memory))).chunk(
+                len(hidden), dim=-1
+            )
         recent = self.embedding.start(len(hidden[0]) * beam, hidden[0].device)
         return Seq2SeqState(tuple(part.repeat_interleave(beam, dim=0) for part in hidden), recent)
 
-    def forward(self, tgt: Tensor, memory: Seq2SeqMemory, state: Seq2SeqState) -> tuple[Tensor, Seq2SeqState]:
+    def forward(
+        self, tgt: Tensor, memory: Seq2SeqMemory, state: Seq2SeqState
+    ) -> tuple[Tensor, Seq2SeqState]:
         """Read t target bytes; see Model.forward."""
         rows, t = tgt.shape
         x = seen = self.embedding(tgt, state.recent)

@@ -1,5 +1,5 @@
-"""The recurrent encoder-decoder as programs of the CPU engine: model.py has the equations, and the names of
-the parameters."""
+"""The recurrent encoder-decoder as programs of the CPU engine: model.py has the equations, and the
+names of the parameters."""
 
 from __future__ import annotations
 
@@ -23,13 +23,17 @@ def write_program(config: Seq2SeqConfig, writer: ModelWriter) -> ModelProgram:
 
     step = writer.begin_step()
     d_embedding = config.d_embedding
-    seen = step.register(d + d_embedding + (d if every_step else 0))  # h, e(y), c: what the maxout reads
+    seen = step.register(
+        d + d_embedding + (d if every_step else 0)
+    )  # h, e(y), c: what the maxout reads
     x = seen.part(d, seen.width - d)  # e(y), c: what the first layer reads
     writer.embed(step, x.part(0, d_embedding))
     if every_step:
         step.emit(Op.FIXED, x.part(d_embedding, d), k=CONTEXT)
     flags, d_inside = _flags(config, config.resets[1]), d if config.reset_context else 0
-    x, _ = write_recurrent_layers(step, x, "decoder.layers", config.decoder_depth, d, flags, d_inside)
+    x, _ = write_recurrent_layers(
+        step, x, "decoder.layers", config.decoder_depth, d, flags, d_inside
+    )
     if every_step:
         step.emit(Op.COPY, seen.part(0, d), x)
         x = write_maxout(step, seen, "decoder.maxout", d // 2)
@@ -52,7 +56,10 @@ def _write_encoder(config: Seq2SeqConfig, writer: ModelWriter) -> None:
     if config.context == "every_step":
         context, hidden = encode.register(d), encode.register(n_states * d)
         encode.linear(
-            context, finals[config.decoder_depth - 1], "decoder.context.weight", rows=RowKind.SENTENCES
+            context,
+            finals[config.decoder_depth - 1],
+            "decoder.context.weight",
+            rows=RowKind.SENTENCES,
         )
         encode.emit(Op.TANH, context, rows=RowKind.SENTENCES)
         encode.emit(Op.KEEP_FIXED, a=context, k=CONTEXT, rows=RowKind.SENTENCES)

@@ -10,11 +10,14 @@ from bytenmt.architectures.section import LONGEST_FIELD, LayeredSection, Layers,
 
 
 class TransformerConfig(LayeredSection, frozen=True, kw_only=True, tag="transformer"):
-    """Options of a Transformer whose decoder attends to its last `window` bytes (Vaswani et al. 2017)."""
+    """Options of a Transformer whose decoder attends to its last `window` bytes (Vaswani et al.
+    2017)."""
 
     d_model: Width  # of a layer's input and output
     n_heads: Annotated[int, Meta(ge=1, le=256)] = 4  # of each attention
-    d_ff: Annotated[int, Meta(ge=0, le=1 << 18)] = 0  # units of a feed-forward layer; 0: 4 * d_model
+    d_ff: Annotated[int, Meta(ge=0, le=1 << 18)] = (
+        0  # units of a feed-forward layer; 0: 4 * d_model
+    )
     n_layers: Layers = 3
     # Bytes that the decoder's self-attention sees, the current one included; a state keeps as many.
     window: Annotated[int, Meta(ge=1, le=LONGEST_FIELD)] = 256

@@ -1,14 +1,16 @@
-"""A Transformer on bytes: Vaswani et al. 2017, normalised before each sub-layer (Xiong et al. 2020), with
-rotary positions (Su et al. 2021) and a decoder that attends to a sliding window (Beltagy et al. 2020).
+"""A Transformer on bytes: Vaswani et al. 2017, normalised before each sub-layer (Xiong et al.
+2020), with rotary positions (Su et al. 2021) and a decoder that attends to a sliding window
+(Beltagy et al. 2020).
 
     sub-layer f:   x <- x + f(LayerNorm(x))
     attention:     softmax_j((R_i q_i) . (R_j k_j) / sqrt(e)) v_j, in heads of e channels
     encoder:       self-attention over the source, feed-forward W_2 gelu(W_1 x)
     decoder:       self-attention over i - window < j <= i, attention to the source, feed-forward
 
-R_i turns pairs of channels by angles that grow with i, so that scores depend on distances alone. A state
-keeps turned keys and values of the last `window` bytes in rings: a step costs the same after any number of
-bytes. Angles are computed in double precision, so that they are exact in streams of any practical length.
+R_i turns pairs of channels by angles that grow with i, so that scores depend on distances alone. A
+state keeps turned keys and values of the last `window` bytes in rings: a step costs the same after
+any number of bytes. Angles are computed in double precision, so that they are exact in streams of
+any practical length.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class TransformerState(NamedTuple):
     """State of the decoder between two bytes."""
 
     clock: Clock  # positions of the rows, and the rows whose rings hold their past
-    rings: tuple[Tensor, ...]  # of each layer (rows, window, 2 d_model): keys and values of the last bytes
+    rings: tuple[
+        Tensor, ...
+    ]  # of each layer (rows, window, 2 d_model): keys and values of the last bytes
     recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
 
 
@@ -71,7 +75,8 @@ class SelfAttention(nn.Module):
         self.output = _linear(d_model, d_model, residual_scale)
 
     def project(self, x: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor]:
-        """Return rotated queries (rows, t, d_model), and rotated keys with values (rows, t, 2 d_model).
+        """Return rotated queries (rows, t, d_model), and rotated keys with values (rows, t, 2
+        d_model).
 
         x (rows, t, d_model); rotation: cosines and sines of the positions of x.
         """
@@ -106,13 +111,15 @@ class CrossAttention(nn.Module):
     def forward(
         self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor, needs_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend from x (rows, t, d_model) to n sources; return what is to be added to x, of its shape,
-        and the weights (rows, t, s), the mean over heads; None unless needs_weights.
+        """Attend from x (rows, t, d_model) to n sources; return what is to be added to x, of its
+        shape, and the weights (rows, t, s), the mean over heads; None unless needs_weights.
 
-        x is normalised here. Its rows are n * beam, those of one source side by side. keys, values (n, s,
-        d_model): as the encoder has projected them. mask (n, s) bool: true on real columns.
+        x is normalised here. Its rows are n * beam, those of one source side by side. keys, values
+        (n, s, d_model): as the encoder has projected them. mask (n, s) bool: true on real columns.
         """
-        query = self.query(self.norm(x)).reshape(len(keys), -1, x.shape[2])  # a sentence's rows in a row
+        query = self.query(self.norm(x)).reshape(
+            len(keys), -1, x.shape[2]
+        )  # a sentence's rows in a row
         q, k, v = (_heads(part.to(query.dtype), self.n_heads) for part in (query, keys, values))
         mask = mask[:, None, None]
         context = _attend(q, k, v, mask)
@@ -126,16 +133,20 @@ class CrossAttention(nn.Module):
 class Layer(nn.Module):
     """The sub-layers of a layer: self-attention, attention to the source, feed-forward.
 
-    It has no forward: Transformer calls them and adds their outputs to x. `cross_attention` is None in the
-    encoder and in models without a source.
+    It has no forward: Transformer calls them and adds their outputs to x. `cross_attention` is None
+    in the encoder and in models without a source.
     """
 
     def __init__(self, config: TransformerConfig, n_layers: int, attends: bool) -> None:
         super().__init__()
         d, d_ff = config.d_model, config.d_ff or 4 * config.d_model
-        residual_scale = ((2 + attends) * n_layers) ** -0.5  # the sum of all sub-layers has unit variance
+        residual_scale = (
+            (2 + attends) * n_layers
+        ) ** -0.5  # the sum of all sub-layers has unit variance
         self.self_attention = SelfAttention(d, config.n_heads, residual_scale)
-        self.cross_attention = CrossAttention(d, config.n_heads, residual_scale) if attends else None
+        self.cross_attention = (
+            CrossAttention(d, config.n_heads, residual_scale) if attends else None
+        )
         self.norm = nn.LayerNorm(d)
         self.hidden = _linear(d, d_ff)
         self.output = _linear(d_ff, d, math.sqrt(2) * residual_scale)
@@ -149,11 +160,13 @@ class Layer(nn.Module):
 class Stack(nn.Module):
     """The parameters of the encoder or of the decoder: input map, layers, norm and output map.
 
-    It has no forward; Transformer uses its parts. The encoder's output map gives each decoder layer's keys
-    and values, the decoder's gives logits.
+    It has no forward; Transformer uses its parts. The encoder's output map gives each decoder
+    layer's keys and values, the decoder's gives logits.
     """
 
-    def __init__(self, config: TransformerConfig, n_layers: int, attends: bool, output: nn.Module) -> None:
+    def __init__(
+        self, config: TransformerConfig, n_layers: int, attends: bool, output: nn.Module
+    ) -> None:
         super().__init__()
         self.input = _linear(config.d_embedding, config.d_model, SCALE)
         self.layers = module_list(Layer(config, n_layers, attends) for _ in range(n_layers))
@@ -205,8 +218,8 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
     def forward(
         self, tgt: Tensor, memory: TransformerMemory, state: TransformerState
     ) -> tuple[Tensor, TransformerState]:
-        """Read target bytes (rows, t); return the logits of the byte after each of them (rows, t, 256), and
-        the new state. See Model.forward."""
+        """Read target bytes (rows, t); return the logits of the byte after each of them (rows, t,
+        256), and the new state. See Model.forward."""
         return self._read(tgt, memory, state)[:2]
 
     def forward_aligned(
@@ -220,14 +233,19 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
         return logits, after, dict(enumerate(weights, 1))
 
     def _read(
-        self, tgt: Tensor, memory: TransformerMemory, state: TransformerState, needs_weights: bool = False
+        self,
+        tgt: Tensor,
+        memory: TransformerMemory,
+        state: TransformerState,
+        needs_weights: bool = False,
     ) -> tuple[Tensor, TransformerState, list[Tensor]]:
         """forward, and where they are needed each layer's attention weights (rows, t, s)."""
         t, window, clock = tgt.shape[1], self.config.window, state.clock
         x = self.drop(self.decoder.input(self.embedding(tgt, state.recent)))
         taps = RingTaps.from_clock(clock, t, window, 1)
         n_old = window - 1
-        # Skip what lies before the start, but not in steps on a GPU, which would wait for the position.
+        # Skip what lies before the start, but not in steps on a GPU, which would wait for the
+        # position.
         if t > 1 or torch.is_grad_enabled() or x.device.type == "cpu":
             n_old = min(n_old, int(clock.position.max()))
             first = window - 1 - n_old
@@ -253,7 +271,8 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
         return logits, TransformerState(clock.advance(t), tuple(rings), recent), weights
 
     def _blocks(self, position: Tensor, t: int, n_old: int) -> list[QueryBlock]:
-        """Split a chunk of t bytes from position (rows,) on into blocks of queries, behind n_old columns.
+        """Split a chunk of t bytes from position (rows,) on into blocks of queries, behind n_old
+        columns.
 
         A block has so few queries that long texts cost time and memory in proportion to t.
         """
@@ -275,10 +294,11 @@ def _heads(x: Tensor, n_heads: int) -> Tensor:
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """q (n, heads, t, e), k, v (n, heads, s, e), mask (n or 1, 1, t or 1, s) bool -> (n, heads, t, e).
+    """q (n, heads, t, e), k, v (n, heads, s, e), mask (n or 1, 1, t or 1, s) bool -> (n, heads, t,
+    e).
 
-    On a CPU the backward pass of PyTorch 2.13's fused attention takes half of an update in bfloat16, so that
-    gradients are taken through separate products.
+    On a CPU the backward pass of PyTorch 2.13's fused attention takes half of an update in
+    bfloat16, so that gradients are taken through separate products.
     """
     if q.device.type != "cpu" or not torch.is_grad_enabled():
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)

@@ -1,8 +1,8 @@
-"""Change training pairs anew in every epoch: sentinels, items to copy, final signs, letter case, empty
-sources and noise.
+"""Change training pairs anew in every epoch: sentinels, items to copy, final signs, letter case,
+empty sources and noise.
 
-The change depends on the seed, the epoch, the batch and the row (for sentinels: the index in the corpus)
-and on nothing else: a resumed run and any number of processes see the same pairs.
+The change depends on the seed, the epoch, the batch and the row (for sentinels: the index in the
+corpus) and on nothing else: a resumed run and any number of processes see the same pairs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from bytenmt.sentinels import find_spans, has_sentinels, to_bytes, to_text
 from bytenmt.splitmix import mixed
 
 N_SAMPLED = 20_000  # lines that the letters of a corpus are taken from
-# What the draws of a batch are for: noise takes the batch's key itself, the others this one added to it.
+# What the draws of a batch are for: noise takes the batch's key itself, the others this one added
+# to it.
 NOISE, COPY, CASE, EMPTY, FINAL_SIGN = range(5)
 PLACES = -1  # the number that stands for a batch's where the draws are an epoch's
 Case = Literal["upper", "title", "lower"]
@@ -37,7 +38,8 @@ Change = Callable[[bytes, bytes, np.uint64], tuple[bytes, bytes]]
 
 
 class AugmentationStep(NamedTuple):
-    """One kind of augmentation: it changes the pairs whose random number, from 0 to 1, is in a range."""
+    """One kind of augmentation: it changes the pairs whose random number, from 0 to 1, is in a
+    range."""
 
     number: int  # NOISE, COPY, …: steps of the same number have the same random number for a pair
     low: float  # the range: low <= random number < high
@@ -46,8 +48,8 @@ class AugmentationStep(NamedTuple):
 
 
 class Augmenter:
-    """Changes training pairs at random, as the keys config.schema.AUGMENTATIONS of DataConfig say: call
-    `corpus` before an epoch is planned, and `change` on each of its batches."""
+    """Changes training pairs at random, as the keys config.schema.AUGMENTATIONS of DataConfig say:
+    call `corpus` before an epoch is planned, and `change` on each of its batches."""
 
     def __init__(self, corpus: ParallelCorpus, config: DataConfig, seed: int) -> None:
         self._corpus, self._config, self._seed = corpus, config, seed
@@ -70,20 +72,28 @@ class Augmenter:
         sampled = range(0, len(corpus), max(1, len(corpus) // N_SAMPLED))
         letters = Letters.from_texts(corpus.source(k).decode() for k in sampled)
         limit = config.max_source_bytes
-        return lambda source, target, key: (with_noise(source, config.noise, letters, limit, key), target)
+        return lambda source, target, key: (
+            with_noise(source, config.noise, letters, limit, key),
+            target,
+        )
 
     def corpus(self, epoch: int) -> ParallelCorpus:
-        """Return the corpus to plan an epoch's batches from: with sentinels in the place of some spans if
-        data.sentinels is above 0, else unchanged. A sentinel is a byte that stands for a span."""
+        """Return the corpus to plan an epoch's batches from: with sentinels in the place of some
+        spans if data.sentinels is above 0, else unchanged. A sentinel is a byte that stands for a
+        span."""
         if self._sentinels is None:
             return self._corpus
         return self._sentinels.corpus(mixed(mixed(mixed(self._seed) + epoch) + PLACES))
 
-    def change(self, batch: Batch, index: int, epoch: int, share: tuple[int, int] = (0, 1)) -> Batch:
-        """Return a batch with random changes: all augmentations but sentinels, which `corpus` has made.
+    def change(
+        self, batch: Batch, index: int, epoch: int, share: tuple[int, int] = (0, 1)
+    ) -> Batch:
+        """Return a batch with random changes: all augmentations but sentinels, which `corpus` has
+        made.
 
-        batch: the rows rank, rank + size, … of batch `index` of the epoch, for share = (rank, size). Pairs
-        may grow, and the batch beyond its budget; a pair that would exceed a limit stays as it was.
+        batch: the rows rank, rank + size, … of batch `index` of the epoch, for share = (rank,
+        size). Pairs may grow, and the batch beyond its budget; a pair that would exceed a limit
+        stays as it was.
         """
         pairs, (rank, size) = batch.pairs(), share
         rows = np.arange(rank, rank + size * len(pairs), size)
@@ -102,8 +112,9 @@ class Augmenter:
 
 
 def without_final_sign(source: bytes, target: bytes, key: np.uint64) -> tuple[bytes, bytes]:
-    """Remove full stops and the like at the end of both texts, as headings, buttons and hasty writing lack
-    them; a pair stays as it is if one text has none, or nothing else. `key` is ignored: nothing is random.
+    """Remove full stops and the like at the end of both texts, as headings, buttons and hasty
+    writing lack them; a pair stays as it is if one text has none, or nothing else. `key` is
+    ignored: nothing is random.
     """
     new_source, new_target = (to_bytes(FINAL.sub("", to_text(text))) for text in (source, target))
     is_changed = new_source and new_target and new_source != source and new_target != target
@@ -111,20 +122,23 @@ def without_final_sign(source: bytes, target: bytes, key: np.uint64) -> tuple[by
 
 
 def without_source(source: bytes, target: bytes, key: np.uint64) -> tuple[bytes, bytes]:
-    """Empty the source, so that the model learns the targets alone; a pair whose target has sentinels stays
-    as it is. `key` is ignored: nothing is random."""
+    """Empty the source, so that the model learns the targets alone; a pair whose target has
+    sentinels stays as it is. `key` is ignored: nothing is random."""
     return (source if has_sentinels(target) else b""), target
 
 
 def _in_case(case: Case) -> Change:
     def change(source: bytes, target: bytes, key: np.uint64) -> tuple[bytes, bytes]:
-        return to_bytes(with_case(to_text(source), case)), to_bytes(with_case(to_text(target), case))
+        return to_bytes(with_case(to_text(source), case)), to_bytes(
+            with_case(to_text(target), case)
+        )
 
     return change
 
 
 def with_case(text: str, case: Case) -> str:
-    """Return a text in the case "upper", "title" or "lower", by Unicode's rules: "groß" becomes "GROSS".
+    """Return a text in the case "upper", "title" or "lower", by Unicode's rules: "groß" becomes
+    "GROSS".
 
     Kept spans (sentinels.py) keep their letters: a program would not find "%S" or "{NAME}".
     """
@@ -141,4 +155,8 @@ def _title(text: str) -> str:
     return _WORD_START.sub(lambda match: match.group().title(), text)
 
 
-_CONVERSIONS: dict[Case, Callable[[str], str]] = {"upper": str.upper, "title": _title, "lower": str.lower}
+_CONVERSIONS: dict[Case, Callable[[str], str]] = {
+    "upper": str.upper,
+    "title": _title,
+    "lower": str.lower,
+}

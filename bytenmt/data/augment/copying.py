@@ -1,7 +1,8 @@
-"""Replace names and numbers that both sides of a pair share by made-up ones, so that a model learns to copy.
+"""Replace names and numbers that both sides of a pair share by made-up ones, so that a model learns
+to copy.
 
-A name or a number that was never seen before can only be copied, not known. A made-up one has the shape and
-the number of bytes of the one it replaces.
+A name or a number that was never seen before can only be copied, not known. A made-up one has the
+shape and the number of bytes of the one it replaces.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Item(NamedTuple):
 
 
 def find_items(text: str) -> list[Item]:
-    """Return the words and numbers of a text in order, but for those inside tags, addresses and the like."""
+    """Return the words and numbers of a text in order, but for those inside tags, addresses and the
+    like."""
     spans = find_spans(text)
     return [
         Item(Span(*match.span()), match[0])
@@ -44,17 +46,22 @@ def find_items(text: str) -> list[Item]:
 
 
 def with_other_items(source: bytes, target: bytes, key: np.uint64) -> tuple[bytes, bytes]:
-    """Replace each name and number that occurs once on both sides by a made-up one, the same on both.
+    """Replace each name and number that occurs once on both sides by a made-up one, the same on
+    both.
 
-    source, target: UTF-8, in which sentinels may stand. key: of the random choice. A word of small ASCII
-    letters alone is no name.
+    source, target: UTF-8, in which sentinels may stand. key: of the random choice. A word of small
+    ASCII letters alone is no name.
     """
     source_text, target_text, below = to_text(source), to_text(target), keyed_draws(key)
     of_target = {item.value: item.span for item in find_items(target_text)}
     changes: list[tuple[Span, Span, str]] = []
     for span, value in find_items(source_text):
         is_name = not (value.isascii() and value.islower())
-        if is_name and value in of_target and source_text.count(value) == target_text.count(value) == 1:
+        if (
+            is_name
+            and value in of_target
+            and source_text.count(value) == target_text.count(value) == 1
+        ):
             changes.append((span, of_target[value], make_up_value(value, below)))
     return (
         to_bytes(replace_spans(source_text, [(span, new) for span, _, new in changes])),
@@ -65,8 +72,8 @@ def with_other_items(source: bytes, target: bytes, key: np.uint64) -> tuple[byte
 def make_up_value(value: str, below: Below) -> str:
     """Make up another name or number of as many bytes. below(n): draws a number from 0 to n - 1.
 
-    Vowels stand for vowels, so that it can be read, capitals for capitals, digits for digits; a number does
-    not begin with 0 where the value does not.
+    Vowels stand for vowels, so that it can be read, capitals for capitals, digits for digits; a
+    number does not begin with 0 where the value does not.
     """
     letters = []
     for place, letter in enumerate(value):

@@ -1,7 +1,8 @@
-"""Noise in a text as people make it: typos, letter case, swapped neighbours, dropped and doubled characters.
+"""Noise in a text as people make it: typos, letter case, swapped neighbours, dropped and doubled
+characters.
 
-Each character is disturbed at random; ASCII digits and what is between two of them stay, as nobody could
-guess what they were, and so do sentinels.
+Each character is disturbed at random; ASCII digits and what is between two of them stay, as nobody
+could guess what they were, and so do sentinels.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ class Letters(NamedTuple):
     """Tables of the letters of some texts, from which noise draws other letters."""
 
     cased: dict[str, str]  # of a letter: the letter in the other case, where that has as many bytes
-    alike: dict[str, str]  # of a letter: all letters of its script, case and number of bytes, for typos
+    alike: dict[
+        str, str
+    ]  # of a letter: all letters of its script, case and number of bytes, for typos
 
     @classmethod
     def from_texts(cls, texts: Iterable[str]) -> Letters:
@@ -37,7 +40,9 @@ class Letters(NamedTuple):
             {
                 letter: other
                 for letter, other in cased.items()
-                if other != letter and len(other) == 1 and len(other.encode()) == len(letter.encode())
+                if other != letter
+                and len(other) == 1
+                and len(other.encode()) == len(letter.encode())
             },
             {letter: groups[_group(letter)] for letter in letters},
         )
@@ -49,7 +54,8 @@ def _group(letter: str) -> tuple[int, str, bool]:
 
 
 def with_noise(data: bytes, share: float, letters: Letters, limit: int, key: np.uint64) -> bytes:
-    """Add typos and the like to a random share of the characters of a text; equal keys give equal noise.
+    """Add typos and the like to a random share of the characters of a text; equal keys give equal
+    noise.
 
     data: UTF-8, in which sentinels may stand. limit: bytes, beyond which the text does not grow.
     """
@@ -72,7 +78,10 @@ def with_noise(data: bytes, share: float, letters: Letters, limit: int, key: np.
                 kind = "typo"
             if (
                 (kind == "typo" and len(alike) < 2)
-                or (kind == "swap" and (not following or following in DIGITS or _is_sentinel(following)))
+                or (
+                    kind == "swap"
+                    and (not following or following in DIGITS or _is_sentinel(following))
+                )
                 or (kind == "drop" and not following and not any(parts))  # no line gets empty
             ):
                 kind = "double"
@@ -96,7 +105,11 @@ def with_noise(data: bytes, share: float, letters: Letters, limit: int, key: np.
 
 def _is_kept(text: str, position: int) -> bool:
     """Return whether a character belongs to a number, or is a sentinel."""
-    is_between = position > 0 and text[position - 1] in DIGITS and text[position + 1 : position + 2] in DIGITS
+    is_between = (
+        position > 0
+        and text[position - 1] in DIGITS
+        and text[position + 1 : position + 2] in DIGITS
+    )
     return text[position] in DIGITS or is_between or _is_sentinel(text[position])
 
 
@@ -104,9 +117,12 @@ def _is_sentinel(character: str) -> bool:
     return "\udc80" <= character <= "\udcff"
 
 
-def noisy_lines(lines: Sequence[bytes], share: float, letters: Letters, seed: int = 0) -> list[bytes]:
+def noisy_lines(
+    lines: Sequence[bytes], share: float, letters: Letters, seed: int = 0
+) -> list[bytes]:
     """Add noise to UTF-8 lines, see with_noise. It depends on seed, line number and text alone."""
     keys = row_keys(np.uint64(seed), np.arange(len(lines)))
     return [
-        with_noise(line, share, letters, 2 * len(line), key) for line, key in zip(lines, keys, strict=True)
+        with_noise(line, share, letters, 2 * len(line), key)
+        for line, key in zip(lines, keys, strict=True)
     ]

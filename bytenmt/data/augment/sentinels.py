@@ -1,9 +1,10 @@
-"""Put sentinels in the place of what both sides of a training pair share, so that a model learns to carry
-them.
+"""Put sentinels in the place of what both sides of a training pair share, so that a model learns to
+carry them.
 
-Kept spans (sentinels.py) that stand on both sides become sentinels. Some pairs get others besides: a name or
-a number that occurs once on both sides becomes one, or comes to stand between two, as words between tags do.
-Lengths change, so this is done for a whole epoch, before its batches are planned.
+Kept spans (sentinels.py) that stand on both sides become sentinels. Some pairs get others besides:
+a name or a number that occurs once on both sides becomes one, or comes to stand between two, as
+words between tags do. Lengths change, so this is done for a whole epoch, before its batches are
+planned.
 """
 
 from __future__ import annotations
@@ -26,8 +27,11 @@ from bytenmt.sentinels import (
     to_bytes,
 )
 
-RAW = 0.1  # share of the pairs with kept spans that stay as they are, so that a model also reads plain text
-AROUND = 3  # one in so many names and numbers gets a sentinel before and after it, the others become one
+# share of the pairs with kept spans that stay as they are, so that a model also reads plain text
+RAW = 0.1
+AROUND = (
+    3  # one in so many names and numbers gets a sentinel before and after it, the others become one
+)
 MOST_WORDS = 2  # names and numbers of a pair that are replaced
 
 SharedSpans = list[tuple[Span, Span]]  # of a source and its target
@@ -38,8 +42,8 @@ _WORD = re.compile(rf"(?<![{_LATIN}_])[A-Z0-9\u00c0-\u00de][{_LATIN}]*+(?:[.,:'�
 
 
 class SentinelAugmenter:
-    """Replaces spans that both sides of a training pair share by sentinels, bytes that stand for them, anew
-    for each epoch; the spans of the whole corpus are found once, at the start."""
+    """Replaces spans that both sides of a training pair share by sentinels, bytes that stand for
+    them, anew for each epoch; the spans of the whole corpus are found once, at the start."""
 
     def __init__(self, corpus: ParallelCorpus, share: float) -> None:
         """share: of the pairs, in which names and numbers become sentinels, too."""
@@ -51,8 +55,8 @@ class SentinelAugmenter:
                 self._shared[k] = shared
 
     def corpus(self, key: int) -> ParallelCorpus:
-        """Return the corpus with sentinels in its pairs, drawn anew for each key; a pair's changes depend on
-        the key and on the pair's index alone."""
+        """Return the corpus with sentinels in its pairs, drawn anew for each key; a pair's changes
+        depend on the key and on the pair's index alone."""
         corpus = self._corpus
         keys = row_keys(np.uint64(key), np.arange(len(corpus)))
         with_words = keys >> HALF < chance_threshold(self._share)
@@ -65,22 +69,28 @@ class SentinelAugmenter:
             shared = [] if below(1000) < 1000 * RAW else self._shared.get(k, [])
             texts = corpus.source(k).decode(), corpus.target(k).decode()
             pair = with_sentinels(*texts, shared, bool(with_words[k]), below)
-            if all(limit is None or len(text) <= limit for text, limit in zip(pair, limits, strict=True)):
+            if all(
+                limit is None or len(text) <= limit
+                for text, limit in zip(pair, limits, strict=True)
+            ):
                 pairs[k] = pair
                 lengths[0][k], lengths[1][k] = map(len, pair)
         return replace(corpus, source_lengths=lengths[0], target_lengths=lengths[1], changed=pairs)
 
 
 def find_shared(source: str, target: str) -> SharedSpans:
-    """Find the kept spans (tags, numbers, addresses, …) whose text is the same in source and target; return
-    their places (in the source, in the target), in the source's order, at most N_SENTINELS.
+    """Find the kept spans (tags, numbers, addresses, …) whose text is the same in source and
+    target; return their places (in the source, in the target), in the source's order, at most
+    N_SENTINELS.
 
     Spans that touch are compared as one first, then each by itself.
     """
     source_spans, target_spans = find_spans(source), find_spans(target)
     if not source_spans or not target_spans:
         return []
-    pairs = _match_equal_spans(source, target, merge_adjacent(source_spans), merge_adjacent(target_spans))
+    pairs = _match_equal_spans(
+        source, target, merge_adjacent(source_spans), merge_adjacent(target_spans)
+    )
     unmatched = [
         [span for span in spans if not _overlaps(span, [pair[side] for pair in pairs])]
         for side, spans in enumerate((source_spans, target_spans))
@@ -102,11 +112,11 @@ def _match_equal_spans(
 def with_sentinels(
     source: str, target: str, shared: SharedSpans, with_words: bool, below: Below
 ) -> tuple[bytes, bytes]:
-    """Replace each shared span of a pair by a sentinel, drawn at random, the same one on both sides; return
-    both texts as UTF-8, in which sentinels are the bytes 0xF5 to 0xFC.
+    """Replace each shared span of a pair by a sentinel, drawn at random, the same one on both
+    sides; return both texts as UTF-8, in which sentinels are the bytes 0xF5 to 0xFC.
 
-    shared: from find_shared; with_words: whether names and numbers outside of the spans get sentinels, too;
-    below(n): draws a number from 0 to n - 1.
+    shared: from find_shared; with_words: whether names and numbers outside of the spans get
+    sentinels, too; below(n): draws a number from 0 to n - 1.
     """
     numbers = list(range(N_SENTINELS))
     for i in range(N_SENTINELS - 1):  # Fisher and Yates' shuffle
@@ -131,7 +141,8 @@ def with_sentinels(
 
 
 def _shared_words(source: str, target: str, shared: SharedSpans) -> SharedSpans:
-    """Return the places of names and numbers that occur once, unchanged, on both sides, outside of spans."""
+    """Return the places of names and numbers that occur once, unchanged, on both sides, outside of
+    spans."""
     of_target = {match[0]: Span(*match.span()) for match in _WORD.finditer(target)}
     words = []
     for match in _WORD.finditer(source):
@@ -140,7 +151,8 @@ def _shared_words(source: str, target: str, shared: SharedSpans) -> SharedSpans:
         if other is None or source.count(word) > 1 or target.count(word) > 1:
             continue
         if not any(
-            _overlaps(part, [pair[side] for pair in shared]) for side, part in enumerate((span, other))
+            _overlaps(part, [pair[side] for pair in shared])
+            for side, part in enumerate((span, other))
         ):
             words.append((span, other))
     return words

@@ -1,7 +1,7 @@
 """Compile the CPU engine's kernels once per machine, behind a progress bar.
 
-Numba takes half a minute to a minute and a half for them; jit.py keeps the result on disk. One process
-compiles, under a lock, and others wait for it and load the result.
+Numba takes half a minute to a minute and a half for them; jit.py keeps the result on disk. One
+process compiles, under a lock, and others wait for it and load the result.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ N_FUNCTIONS = 160  # that are compiled, about
 def compile_kernels(reporter: Reporter = SILENT) -> None:
     """Load the machine code of the CPU engine from disk, or compile it and store it there.
 
-    It serves all models; a second call does nothing. reporter: tells why it takes long, shows the progress.
+    It serves all models; a second call does nothing. reporter: tells why it takes long, shows the
+    progress.
     """
     dispatcher: Any = interpreter.run
     if not dispatcher.signatures:
@@ -43,7 +44,8 @@ def compile_kernels(reporter: Reporter = SILENT) -> None:
 
 @njit_borrowing
 def search_step(search: SearchState, params: SearchParams) -> None:
-    """Choose the next byte of every beam by search.log_p, as beam_search.choose_bytes, but compiled."""
+    """Choose the next byte of every beam by search.log_p, as beam_search.choose_bytes, but
+    compiled."""
     choose_bytes(search, params)
 
 
@@ -56,8 +58,9 @@ def compile_search(reporter: Reporter = SILENT) -> None:
 
 
 def compile_once(dispatcher: Any, call: Callable[[], object], reporter: Reporter) -> None:
-    """Call a function that calls a dispatcher of jit.njit. If its machine code is not stored on disk, show a
-    progress bar meanwhile, and let other processes wait for a lock until one has compiled it."""
+    """Call a function that calls a dispatcher of jit.njit. If its machine code is not stored on
+    disk, show a progress bar meanwhile, and let other processes wait for a lock until one has
+    compiled it."""
     if is_stored(dispatcher):
         call()
         return
@@ -88,7 +91,9 @@ def _decode_a_byte() -> None:
     """Decode with a small model; the kernels that are compiled for it serve all models."""
     settings = ["model.d_hidden=16", "model.d_embedding=16", "model.ngrams=[2]"]
     config = load_config("seq2seq", "tiny", settings).model
-    tensors = {name: np.zeros(shape, np.float32) for name, shape in parameter_shapes(config).items()}
+    tensors = {
+        name: np.zeros(shape, np.float32) for name, shape in parameter_shapes(config).items()
+    }
     engine = NumbaEngine([pack_model(tensors, config, "fp32")], Options(), 1, 1)
     for _ in decode(engine, [Request(b"a", 0)]):
         pass

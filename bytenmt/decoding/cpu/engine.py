@@ -15,7 +15,8 @@ from bytenmt.decoding.interface import Options, Request
 class NumbaEngine(Engine):
     """An engine for the CPU; several models form an ensemble.
 
-    The hypotheses of a sentence have the same bits whatever is decoded beside it, on any number of threads.
+    The hypotheses of a sentence have the same bits whatever is decoded beside it, on any number of
+    threads.
     packed: the models, of any architectures. threads: how many decode at most.
     """
 
@@ -27,7 +28,8 @@ class NumbaEngine(Engine):
         self._team = ThreadTeam(threads)
 
     def admit(self, requests: list[Request]) -> list[int]:
-        """Encode sources and put them into free slots; return their handles, by which `finished` names them.
+        """Encode sources and put them into free slots; return their handles, by which `finished`
+        names them.
 
         Raises ValueError without enough free slots.
         """
@@ -38,8 +40,11 @@ class NumbaEngine(Engine):
         return handles
 
     def advance(self, n_steps: int) -> None:
-        """Execute n_steps decode steps of all sentences that are not done: each adds a byte to every beam."""
-        n_together = n_steps if len(self._models) == 1 else 1  # the models of an ensemble take turns
+        """Execute n_steps decode steps of all sentences that are not done: each adds a byte to
+        every beam."""
+        n_together = (
+            n_steps if len(self._models) == 1 else 1
+        )  # the models of an ensemble take turns
         for _ in range(0, n_steps, n_together):
             for which, model in enumerate(self._models):
                 call = partial(model.run_steps, self.state, self.params, which, n_together)

@@ -1,8 +1,8 @@
-"""The interpreter: executes the programs of models (program/) and steps of the search, in one compiled
-function.
+"""The interpreter: executes the programs of models (program/) and steps of the search, in one
+compiled function.
 
-All threads execute the same instructions, each on its range of the rows or panels, and wait for each other
-after each instruction.
+All threads execute the same instructions, each on its range of the rows or panels, and wait for
+each other after each instruction.
 """
 
 from __future__ import annotations
@@ -84,12 +84,15 @@ def execute(
     program: Ints, model: ModelBuffers, rows: Rows, search: SearchState, ctx: ThreadContext, n_all: int,
     n_columns: int,
 ) -> None:  # fmt: skip
-    """Execute a program, (instructions, len(Field)), over the first n_all rows; all threads of ctx call it.
+    """Execute a program, (instructions, len(Field)), over the first n_all rows; all threads of ctx
+    call it.
 
-    n_columns: rows of each text; in an encoder, of the longest. A serial part of the program, whose rows
-    depend on each other, is executed for the first row of all texts, then for the second, and so on.
+    n_columns: rows of each text; in an encoder, of the longest. A serial part of the program, whose
+    rows depend on each other, is executed for the first row of all texts, then for the second, and
+    so on.
     """
-    # Records are passed to inlined functions number by number: pass a few arrays, not the whole search.
+    # Records are passed to inlined functions number by number: pass a few arrays, not the whole
+    # search.
     step, parent, forced = search.step, search.parent, search.forced
     layer = 0  # attention instructions before this one
     part, part_layer, column = 0, 0, 0  # where a serial part begins, and its current column
@@ -117,7 +120,9 @@ def execute(
                 base = v
             elif k == LinearBase.OWN:
                 base, base_stride = d, ds
-            first, last = thread_range(padded(n) // PANEL, ctx)  # each thread computes a range of the outputs
+            first, last = thread_range(
+                padded(n) // PANEL, ctx
+            )  # each thread computes a range of the outputs
             linear_panels(
                 a, as_, n_rows, w, m, d, ds, first, last, model.precision, base, base_stride,
                 model.weights + code[S], ctx.scratch,
@@ -135,7 +140,10 @@ def execute(
                     as_, b + 4 * row * bs, code,
                 )  # fmt: skip
                 if forced.attention.shape[2] > 0 and Op.ATTEND_DOT <= op <= Op.ATTEND_LOCATION:
-                    bound, rooted = m if op == Op.ATTEND_LOCATION else 0, op == Op.ATTEND_DOT and k != 0
+                    bound, rooted = (
+                        m if op == Op.ATTEND_LOCATION else 0,
+                        op == Op.ATTEND_DOT and k != 0,
+                    )
                     record_attention(
                         model, rows, forced, step, ctx, origin + every * row, layer, b + 4 * row * bs,
                         code[S], bound, rooted,
@@ -166,9 +174,11 @@ def execute_row_op(
     op: int, ids: Bytes, word: Any, position: Ints, row: int, d: int, a: int, b: int, w: int, v: int, n: int,
     m: int, k: int,
 ) -> None:  # fmt: skip
-    """Execute an instruction before Op.RING, which depends on neither sentences nor states, for one row.
+    """Execute an instruction before Op.RING, which depends on neither sentences nor states, for one
+    row.
 
-    d, a, b, w, v: addresses of its destination, sources and weights. n, m, k: its numbers, see Op. ids, word,
+    d, a, b, w, v: addresses of its destination, sources and weights. n, m, k: its numbers, see Op.
+    ids, word,
     position: what the rows have read, see Rows.
     """
     if op == Op.EMBED:
@@ -207,9 +217,10 @@ def execute_row_op(
 def add_ngrams(d: int, tables: int, word: Any, prefix: Any, n: int, orders: int, k: int) -> None:
     """Add the embeddings of the n-grams that end with a byte to d (n,); see layers/ngram_tables.py.
 
-    tables: address of the first table. word, prefix: the last eight bytes read and the hash of the word so
-    far, uint64, see ngram_hash.py. orders: bit i is set if there is a table of i-grams. k: log2 of a table's
-    rows, FOLD_CASE to ignore case, and from bit WORD_BITS on log2 of the rows of a table of words, or 0.
+    tables: address of the first table. word, prefix: the last eight bytes read and the hash of the
+    word so far, uint64, see ngram_hash.py. orders: bit i is set if there is a table of i-grams. k:
+    log2 of a table's rows, FOLD_CASE to ignore case, and from bit WORD_BITS on log2 of the rows of
+    a table of words, or 0.
     """
     n_bits, word_bits = k & N_ROW_BITS, k >> WORD_BITS
     key = fold_case(word) if k & FOLD_CASE else word
@@ -229,8 +240,8 @@ def execute_step_op(
     a: int, b: int, code: Ints,
 ) -> None:  # fmt: skip
     """Execute an instruction that only decoder steps have, Op.RING to PREDICT_CENTRE, for one row.
-    d, a, b: addresses of its destination and sources. code: the instruction. step (p,), parent (p, beams):
-    of the search, see SearchState."""
+    d, a, b: addresses of its destination and sources. code: the instruction. step (p,), parent (p,
+    beams): of the search, see SearchState."""
     n, m, k, v = code[N], code[M], code[K], code[V]
     slot, beam, position = rows.owner[row], rows.beam[row], rows.position[row]
     n_beams, bank = parent.shape[1], position & 1
@@ -261,12 +272,22 @@ def execute_step_op(
 
 @compiled
 def execute_source_op(
-    op: int, model: ModelBuffers, rows: Rows, row: int, source: int, n: int, m: int, k: int, scratch: int
+    op: int,
+    model: ModelBuffers,
+    rows: Rows,
+    row: int,
+    source: int,
+    n: int,
+    m: int,
+    k: int,
+    scratch: int,
 ) -> None:
-    """Execute a KEEP instruction: copy a row of the encoder's results to the decoder's memory or first state.
+    """Execute a KEEP instruction: copy a row of the encoder's results to the decoder's memory or
+    first state.
 
-    source: address of the row's register, which KEEP_EXPONENTIAL overwrites. n: its width. k: number of the
-    memory's item or of the state's part. m: not 0 where columns are reversed. scratch: see store_column.
+    source: address of the row's register, which KEEP_EXPONENTIAL overwrites. n: its width. k:
+    number of the memory's item or of the state's part. m: not 0 where columns are reversed.
+    scratch: see store_column.
     """
     if op == Op.KEEP_FIXED:
         copy(fixed_address(model, rows.slot[row], k), source, n)
@@ -286,9 +307,11 @@ def execute_source_op(
 
 @compiled
 def begin_pass(model: ModelBuffers, rows: Rows, search: SearchState) -> int:
-    """Fill `rows` with the bytes that the running sentences read in the next pass; return their number.
+    """Fill `rows` with the bytes that the running sentences read in the next pass; return their
+    number.
 
-    Also sets search.row_slot, n_rows and word and, with several beams, updates the ancestors of ring buffers.
+    Also sets search.row_slot, n_rows and word and, with several beams, updates the ancestors of
+    ring buffers.
     """
     forced, n_beams, row = search.forced, search.last.shape[1], 0
     for slot in range(len(search.state)):
@@ -305,7 +328,9 @@ def begin_pass(model: ModelBuffers, rows: Rows, search: SearchState) -> int:
                     rows.ids[row] = forced.text[slot, forced.n_read[slot] + column - 1]
                 if len(rows.word) > 0:
                     bank, parent = search.step[slot] & 1, search.parent[slot, beam]
-                    before = rows.word[row - 1] if column > 0 else search.word[1 - bank, slot, parent]
+                    before = (
+                        rows.word[row - 1] if column > 0 else search.word[1 - bank, slot, parent]
+                    )
                     read_byte(rows, row, before)
                     if column == 0:
                         for k in range(2):
@@ -335,13 +360,15 @@ def run(
     n_steps: int,
     ctx: ThreadContext,
 ) -> None:
-    """Execute n_steps decode steps of one model for all running sentences, or fewer if all of them end.
+    """Execute n_steps decode steps of one model for all running sentences, or fewer if all of them
+    end.
 
-    A step executes the program, stores the logits in `search` and, for the last model of an ensemble, chooses
-    the next bytes (or scores those of fixed texts). All threads of ctx must call it at once.
+    A step executes the program, stores the logits in `search` and, for the last model of an
+    ensemble, chooses the next bytes (or scores those of fixed texts). All threads of ctx must call
+    it at once.
 
-    which: the model's number in the ensemble, from 0. n_steps = 0: the program is an encoder's, and is
-    executed once over the rows as they are.
+    which: the model's number in the ensemble, from 0. n_steps = 0: the program is an encoder's, and
+    is executed once over the rows as they are.
     logits (3,): start, stride and column of the register that holds the logits after a step.
     """
     if n_steps == 0:

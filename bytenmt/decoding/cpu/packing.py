@@ -1,4 +1,5 @@
-"""Pack a model for the CPU engine: its programs, and its weights as one block in the engine's precision."""
+"""Pack a model for the CPU engine: its programs, and its weights as one block in the engine's
+precision."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ Tensors = Mapping[str, Array]  # a model's weights by the names of its parameter
 class PackedModel(NamedTuple):
     """A model in the form that the CPU engine executes.
 
-    program: its instructions and sizes. weights: all of them in one block of bytes, aligned to a cache line.
+    program: its instructions and sizes. weights: all of them in one block of bytes, aligned to a
+    cache line.
     precision: of the matrices in it, "fp32" or "int8".
     """
 
@@ -35,8 +37,8 @@ class PackedModel(NamedTuple):
 def pack_model(tensors: Tensors, config: ModelSection, precision: str) -> PackedModel:
     """Return a model packed for the CPU engine.
 
-    tensors: its float32 weights by parameter name, see parameters.parameter_shapes. precision: of the
-    matrices, "fp32" or "int8". Raises ValueError where the architecture has no program.
+    tensors: its float32 weights by parameter name, see parameters.parameter_shapes. precision: of
+    the matrices, "fp32" or "int8". Raises ValueError where the architecture has no program.
     """
     write_program = of_config(config).write_program
     if write_program is None:

@@ -1,7 +1,8 @@
-"""Score given texts on the CPU, with the engine's programs but without a search and without PyTorch.
+"""Score given texts on the CPU, with the engine's programs but without a search and without
+PyTorch.
 
-A pass reads one byte of many texts, or many bytes of few texts. In the latter case instructions that depend
-on a recurrent state are executed byte by byte, and all others at once.
+A pass reads one byte of many texts, or many bytes of few texts. In the latter case instructions
+that depend on a recurrent state are executed byte by byte, and all others at once.
 """
 
 from __future__ import annotations
@@ -28,7 +29,12 @@ class _TextBatch:
     """Texts in slots that several models read together."""
 
     def __init__(
-        self, packed: Sequence[PackedModel], n_slots: int, n_columns: int, team: ThreadTeam, n_layers: int = 0
+        self,
+        packed: Sequence[PackedModel],
+        n_slots: int,
+        n_columns: int,
+        team: ThreadTeam,
+        n_layers: int = 0,
     ) -> None:
         """n_columns: bytes of a text per pass at most.
 
@@ -37,7 +43,9 @@ class _TextBatch:
         # Whether a pass reads equally many bytes of each text.
         self._even = any(model.program.states for model in packed)
         self._n_slots, self._n_columns, self._n_layers = n_slots, n_columns, n_layers
-        self._models = [ModelSession(model, n_slots, 1, team.max_threads, n_columns) for model in packed]
+        self._models = [
+            ModelSession(model, n_slots, 1, team.max_threads, n_columns) for model in packed
+        ]
         self._params, self._team = SearchParams.from_options(Options()), team
         self._search = self._allocate(0, 0)
 
@@ -67,7 +75,9 @@ class _TextBatch:
         """Execute passes until all texts are read."""
         search = self._search
         search.state[search.forced.n_text == search.forced.n_read] = FREE
-        while (left := (search.forced.n_text - search.forced.n_read)[search.state == RUNNING]).any():
+        while (
+            left := (search.forced.n_text - search.forced.n_read)[search.state == RUNNING]
+        ).any():
             most = min(self._n_columns, int(left.min())) if self._even else self._n_columns
             search.forced.most[0] = most
             n_passes = int(left.min()) // most if self._even else int(-(-left.max() // most))
@@ -92,7 +102,9 @@ class _TextBatch:
         """Return the search state for texts of `length` bytes."""
         n_slots, n_rows = self._n_slots, self._n_slots * self._n_columns
         forced = ForcedText.allocate(n_slots, length, self._n_layers, columns)
-        return SearchState.allocate(n_slots, 1, len(self._models), 0, 0, n_rows=n_rows, forced=forced)
+        return SearchState.allocate(
+            n_slots, 1, len(self._models), 0, 0, n_rows=n_rows, forced=forced
+        )
 
 
 class CpuStream:
@@ -124,18 +136,22 @@ class CpuReader:
         return CpuStream(self._packed, self._team)
 
     def score_texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
-        """Return log-probability and rank of each text's bytes, given its source; see reading.Reader."""
+        """Return log-probability and rank of each text's bytes, given its source; see
+        reading.Reader."""
         readings: dict[int, Reading] = {}
         for batch, group in self._groups(sources, texts):
             readings.update((which, batch.reading(slot)) for slot, which in enumerate(group))
         return [readings[i] for i in range(len(texts))]
 
     def attention_weights(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
-        """Return weights (bytes of text, bytes of source + 1) of each pair by layer; see reading.Reader."""
+        """Return weights (bytes of text, bytes of source + 1) of each pair by layer; see
+        reading.Reader."""
         (packed,) = self._packed
         program, sources = packed.program, [source for source, _ in pairs]
         weights_of_pairs: dict[int, dict[int, Weights]] = {}
-        for batch, group in self._groups(sources, [text for _, text in pairs], program.n_attentions):
+        for batch, group in self._groups(
+            sources, [text for _, text in pairs], program.n_attentions
+        ):
             for slot, which in enumerate(group):
                 n, order = len(sources[which]), [*range(len(sources[which]) + 1)]
                 columns = [*order[:n][::-1], n] if program.is_reversed else order
@@ -146,13 +162,16 @@ class CpuReader:
     def _groups(
         self, sources: Sequence[bytes] | None, texts: Sequence[bytes], n_layers: int = 0
     ) -> Iterator[tuple[_TextBatch, list[int]]]:
-        """Read texts in groups of similar length; yield each group and the indices of its texts, by slot."""
+        """Read texts in groups of similar length; yield each group and the indices of its texts, by
+        slot."""
         if not texts:
             return
         longest = max(map(len, texts))
         columns = max(map(len, sources or ()), default=0) + 1 if n_layers else 0
         n_slots, n_rows = _shape(self._packed)
-        n_slots = max(1, min(n_slots, len(texts), CELLS // max(1, longest * max(1, n_layers * columns))))
+        n_slots = max(
+            1, min(n_slots, len(texts), CELLS // max(1, longest * max(1, n_layers * columns)))
+        )
         batch = _TextBatch(self._packed, n_slots, n_rows // n_slots, self._team, n_layers)
         batch.make_room(longest, columns)
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))

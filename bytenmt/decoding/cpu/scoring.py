@@ -1,5 +1,5 @@
-"""Log-probabilities from the models' logits: of all next bytes for the search, and of the bytes of given
-texts.
+"""Log-probabilities from the models' logits: of all next bytes for the search, and of the bytes of
+given texts.
 
 Compiled as part of interpreter.py.
 """
@@ -24,7 +24,8 @@ BYTE = np.uint64(8)
 
 @allocating
 def write_log_p(search: SearchState) -> None:
-    """Set search.log_p of all rows of the pass from search.logits, averaging the models' probabilities."""
+    """Set search.log_p of all rows of the pass from search.logits, averaging the models'
+    probabilities."""
     for row in range(search.n_rows[0]):
         log_softmax(search.logits, row, search.log_p[row])
 
@@ -56,9 +57,11 @@ def log_softmax(logits: Any, row: int, merged: Any) -> None:
 
 @inlined
 def n_columns_of(search: SearchState, slot: int) -> int:
-    """Return how many bytes of a sentence a pass reads for each beam: one, or several of a forced text.
+    """Return how many bytes of a sentence a pass reads for each beam: one, or several of a forced
+    text.
 
-    The first one is the last byte of the pass before. The last byte of a text is predicted but not read.
+    The first one is the last byte of the pass before. The last byte of a text is predicted but not
+    read.
     """
     if len(search.forced.n_text) == 0:
         return 1
@@ -70,11 +73,12 @@ def record_attention(
     model: ModelBuffers, rows: Rows, forced: ForcedText, step: Ints, ctx: ThreadContext, row: int, layer: int,
     centre: int, window: int, bound: int, rooted: bool,
 ) -> None:  # fmt: skip
-    """Store the attention weights of a row, which its instruction has just left in the scratch memory.
+    """Store the attention weights of a row, which its instruction has just left in the scratch
+    memory.
 
-    They go to forced.attention; layer: the instruction's number among the attention instructions. centre,
-    window, bound: its arguments. rooted: whether the weights were multiplied by the square root of the source
-    length, which is undone here.
+    They go to forced.attention; layer: the instruction's number among the attention instructions.
+    centre, window, bound: its arguments. rooted: whether the weights were multiplied by the square
+    root of the source length, which is undone here.
     """
     slot = rows.owner[row]
     target_position = forced.n_read[slot] + rows.position[row] - step[slot]
@@ -89,15 +93,16 @@ def record_attention(
 
 @compiled
 def append_byte(word: Any, byte: int) -> None:
-    """Append a byte to word (2,) uint64, which holds the last eight bytes of a text and its prefix hash."""
+    """Append a byte to word (2,) uint64, which holds the last eight bytes of a text and its prefix
+    hash."""
     word[0] = (word[0] << BYTE) | np.uint64(byte)
     word[1] = extend_prefix(word[1], np.uint64(byte))
 
 
 @compiled
 def score_forced_bytes(search: SearchState) -> None:
-    """Store log-probability (of search.log_p) and rank of the bytes of fixed texts that a pass has predicted,
-    and move on.
+    """Store log-probability (of search.log_p) and rank of the bytes of fixed texts that a pass has
+    predicted, and move on.
 
     Texts that are scored to their end get the state DONE.
     """

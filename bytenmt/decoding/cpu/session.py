@@ -1,4 +1,5 @@
-"""A packed model in use: its state of the sentences in its slots, and the calls of its two programs."""
+"""A packed model in use: its state of the sentences in its slots, and the calls of its two
+programs."""
 
 from __future__ import annotations
 
@@ -21,13 +22,15 @@ from bytenmt.program.instructions import ALIGNMENT, Field, Op, aligned_zeros, pa
 from bytenmt.utf8 import EOS
 
 Array = npt.NDArray[np.float32]
-# Columns of sources per call of the encoder, unless a single source has more: enough to keep the matrix
-# products busy; with a recurrence, which waits for each column, enough sentences to share its matrices.
+# Columns of sources per call of the encoder, unless a single source has more: enough to keep the
+# matrix products busy; with a recurrence, which waits for each column, enough sentences to share
+# its matrices.
 ENCODED_TOGETHER, RECURRENT_TOGETHER = 256, 1024
 
 
 class ModelSession:
-    """A packed model with the memory for n_slots sentences: decoder states, encoder results and registers.
+    """A packed model with the memory for n_slots sentences: decoder states, encoder results and
+    registers.
 
     The models of an ensemble have a session each and share one SearchState.
     """
@@ -41,14 +44,19 @@ class ModelSession:
         self._n_slots, self._n_rows, self._n_threads = n_slots, n_slots * beam, n_threads
         self._hidden = aligned_zeros(2 * sum(program.states) * self._n_rows)
         # Columns of a pass are written one by one: none may overwrite what another one reads.
-        rings = [(ring.capacity + n_columns - 1, ring.width, ring.dilation) for ring in program.rings]
+        rings = [
+            (ring.capacity + n_columns - 1, ring.width, ring.dilation) for ring in program.rings
+        ]
         floats = [capacity * width for capacity, width, _ in rings]
         self._past = aligned_zeros(sum(floats) * self._n_rows)
         history = max((capacity for capacity, _, _ in rings), default=1)
         self._ancestors = np.zeros((2, self._n_rows, history), np.uint16)
         self._columns, self._source_len = np.zeros(n_slots, np.int64), np.zeros(n_slots, np.int64)
         kinds = _item_kinds(packed)
-        room = [memory_column_floats(width, kind) for width, kind in zip(program.items, kinds, strict=True)]
+        room = [
+            memory_column_floats(width, kind)
+            for width, kind in zip(program.items, kinds, strict=True)
+        ]
         self._item_floats = sum(room)
         self._tables = (
             _table(_offsets(program.states), program.states),
@@ -58,7 +66,9 @@ class ModelSession:
         )
         recurs = len(program.encode.select(Op.PREVIOUS)) > 0
         self._together = RECURRENT_TOGETHER if recurs else ENCODED_TOGETHER
-        input_widths = [part.select(Op.LINEAR)[:, Field.M] for part in (program.encode, program.step)]
+        input_widths = [
+            part.select(Op.LINEAR)[:, Field.M] for part in (program.encode, program.step)
+        ]
         widest = max(int(widths.max(initial=1)) for widths in input_widths)
         self._product_bytes = scratch_bytes(widest)
         self._memory_offset = np.zeros(n_slots, np.int64)
@@ -82,18 +92,19 @@ class ModelSession:
         n_threads: int,
         barrier: Barrier,
     ) -> None:
-        """Execute n_passes decode steps of all running sentences; all threads of a ThreadTeam call it.
+        """Execute n_passes decode steps of all running sentences; all threads of a ThreadTeam call
+        it.
 
-        which: the model's number in the ensemble. thread: the number of the calling one of n_threads threads,
-        from 0. barrier: the counters by which they wait for each other.
+        which: the model's number in the ensemble. thread: the number of the calling one of
+        n_threads threads, from 0. barrier: the counters by which they wait for each other.
         """
         ctx = self._thread_context(thread, n_threads, barrier)
         table, rows = self._program.step.instructions, self._step_rows
         run(table, self._logits, self._buffers(), rows, search, params, which, n_passes, ctx)
 
     def prepare(self, sources: Sequence[bytes | None], slots: Sequence[int]) -> list[Rows]:
-        """Make room for new sentences in the given slots, and reset their states. sources: None of a language
-        model. Returns records of rows, with each of which `encode` must be called."""
+        """Make room for new sentences in the given slots, and reset their states. sources: None of
+        a language model. Returns records of rows, with each of which `encode` must be called."""
         texts = [None if source is None else self._encoder_bytes(source) for source in sources]
         order = sorted(range(len(texts)), key=lambda i: -_length(texts[i]))
         for i in order:
@@ -120,7 +131,10 @@ class ModelSession:
         if n_rows > self._encode_rows:
             self._encode_rows = n_rows
             self._encode_space = aligned_zeros(self._program.encode.row_floats * n_rows)
-        return [self._encoder_rows([texts[i] for i in group], [slots[i] for i in group]) for group in calls]
+        return [
+            self._encoder_rows([texts[i] for i in group], [slots[i] for i in group])
+            for group in calls
+        ]
 
     def encode(
         self,
@@ -131,7 +145,8 @@ class ModelSession:
         n_threads: int,
         barrier: Barrier,
     ) -> None:
-        """Encode the sources of a record that `prepare` returned; all threads of a ThreadTeam call it."""
+        """Encode the sources of a record that `prepare` returned; all threads of a ThreadTeam call
+        it."""
         ctx = self._thread_context(thread, n_threads, barrier)
         table = self._program.encode.instructions
         run(table, self._logits, self._buffers(), rows, search, params, 0, 0, ctx)
@@ -159,8 +174,8 @@ class ModelSession:
         )
 
     def _encoder_bytes(self, source: bytes) -> bytes:
-        """Return the bytes that the encoder reads: in its order, padded with EOS to its columns, at least
-        one."""
+        """Return the bytes that the encoder reads: in its order, padded with EOS to its columns, at
+        least one."""
         text = source[::-1] if self._program.source.reverse else source
         width = max(len(source) + 1, self._memory_columns(len(source) + 1))
         return text.ljust(width, bytes([EOS]))
@@ -181,7 +196,12 @@ class ModelSession:
             larger[:, : self._region] = self._memory.reshape(self._n_slots, self._region)
             self._region, self._memory = region, larger.reshape(-1)
             self._memory_offset = np.arange(self._n_slots) * region
-        attended = 2 * columns + max(self._program.items, default=0) + PANEL + scratch_bytes(columns, 1) // 4
+        attended = (
+            2 * columns
+            + max(self._program.items, default=0)
+            + PANEL
+            + scratch_bytes(columns, 1) // 4
+        )
         floats = round_up_to_lines(max(attended, self._product_bytes // 4))
         if floats > self._scratch_floats:
             self._scratch_floats, self._scratch = floats, aligned_zeros(floats * self._n_threads)
@@ -207,7 +227,8 @@ class ModelSession:
 
 
 def _item_kinds(packed: PackedModel) -> list[int]:
-    """Return the kind of each memory item: in int8 those that attention reads as a whole are int8, too."""
+    """Return the kind of each memory item: in int8 those that attention reads as a whole are int8,
+    too."""
     kinds: list[set[int]] = [set() for _ in packed.program.items]
     for code in packed.program.step.instructions:
         op, key, value = Op(code[Field.OP]), code[Field.M], code[Field.V]
@@ -223,7 +244,8 @@ def _item_kinds(packed: PackedModel) -> list[int]:
 
 
 def memory_column_floats(width: int, kind: int) -> int:
-    """Return how many float32 numbers a column of `width` numbers takes in an item of the encoder memory.
+    """Return how many float32 numbers a column of `width` numbers takes in an item of the encoder
+    memory.
     kind: FLAT (float32), KEYS or VALUES (both int8) of decoder_memory."""
     return width if kind == FLAT else padded(width) // 4 + 1
 
@@ -243,7 +265,9 @@ def _rows(space: Array, capacity: int, reads_words: bool) -> Rows:
     position, owner, beam = (np.zeros(capacity, np.int64) for _ in range(3))
     nothing = np.zeros(0, np.int64)
     ids = np.zeros(capacity, np.uint8)
-    return Rows(space.ctypes.data, capacity, ids, words, position, owner, beam, nothing, nothing, nothing)
+    return Rows(
+        space.ctypes.data, capacity, ids, words, position, owner, beam, nothing, nothing, nothing
+    )
 
 
 def _table(*columns: Sequence[int]) -> npt.NDArray[np.int64]:

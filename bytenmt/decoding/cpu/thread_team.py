@@ -1,7 +1,7 @@
 """Run a compiled call on several threads, as many as make it faster.
 
-Worker threads belong to the process, and one team at a time uses them: a call that finds them in use is
-executed by the calling thread alone. So their number is bounded for each size of a team.
+Worker threads belong to the process, and one team at a time uses them: a call that finds them in
+use is executed by the calling thread alone. So their number is bounded for each size of a team.
 """
 
 from __future__ import annotations
@@ -19,18 +19,22 @@ import numpy.typing as npt
 from bytenmt.decoding.cpu.kernels.barrier import ABORTED, COUNTERS
 
 Barrier = npt.NDArray[np.int64]  # the counters of kernels.barrier
-Task = Callable[[int, int, Barrier], None]  # (number of the thread, from 0; number of threads; their barrier)
+Task = Callable[
+    [int, int, Barrier], None
+]  # (number of the thread, from 0; number of threads; their barrier)
 
 _turn = Lock()  # held by the team that uses the workers
 
 
 class ThreadTeam:
-    """A team of up to `max_threads` threads that execute compiled calls together, one call at a time.
+    """A team of up to `max_threads` threads that execute compiled calls together, one call at a
+    time.
 
-    Threads that wait for each other at hundreds of barriers per step are slow if one of them does not get its
-    core. So from time to time one of several similar calls runs on the other number of threads (one instead
-    of all, or all instead of one) and is compared with the calls before and after it: at first after 8 calls,
-    later after up to 64, and at once when a call takes twice as long as usual.
+    Threads that wait for each other at hundreds of barriers per step are slow if one of them does
+    not get its core. So from time to time one of several similar calls runs on the other number of
+    threads (one instead of all, or all instead of one) and is compared with the calls before and
+    after it: at first after 8 calls, later after up to 64, and at once when a call takes twice as
+    long as usual.
     """
 
     MIN_PERIOD, MAX_PERIOD = 8, 64  # calls from one comparison to the next
@@ -38,18 +42,23 @@ class ThreadTeam:
     def __init__(self, max_threads: int) -> None:
         self.size = self.max_threads = max_threads
         self._turn, self._period = 0, self.MIN_PERIOD
-        self._seconds = [0.0, 0.0, 0.0]  # of the three calls of a comparison; then [0] is the usual time
+        self._seconds = [
+            0.0,
+            0.0,
+            0.0,
+        ]  # of the three calls of a comparison; then [0] is the usual time
 
     def run(self, task: Task) -> None:
         """Call task(thread, n_threads, barrier) on n threads, the calling one being number 0.
 
-        n is the size of the team, or 1 while another team uses the workers. An exception of any thread is
-        raised here, and no thread waits at the barrier for one that failed.
+        n is the size of the team, or 1 while another team uses the workers. An exception of any
+        thread is raised here, and no thread waits at the barrier for one that failed.
         """
         self._run(task, self.size)
 
     def run_timed(self, task: Task) -> None:
-        """Do as `run` for one of many similar calls, whose times decide how many threads later ones use."""
+        """Do as `run` for one of many similar calls, whose times decide how many threads later ones
+        use."""
         if self.max_threads == 1:
             return self.run(task)
         turn = self._turn
@@ -80,7 +89,8 @@ class ThreadTeam:
             turn.release()
 
     def _run_together(self, task: Task, size: int) -> bool:
-        """Run on `size` threads; return False, without a result, if the system does not start so many."""
+        """Run on `size` threads; return False, without a result, if the system does not start so
+        many."""
         barrier: Barrier = np.zeros(COUNTERS, np.int64)
 
         def work(thread: int) -> None:
@@ -99,7 +109,9 @@ class ThreadTeam:
             task(0, size, barrier)
             for future in futures:
                 future.result()
-        except BaseException as error:  # KeyboardInterrupt too: others may be waiting at the barrier
+        except (
+            BaseException
+        ) as error:  # KeyboardInterrupt too: others may be waiting at the barrier
             barrier[ABORTED] = 1
             wait(futures)
             if isinstance(error, RuntimeError) and len(futures) < size - 1:
@@ -115,7 +127,10 @@ class ThreadTeam:
             self.size = self._other_size()
             self._period, self._seconds[0] = self.MIN_PERIOD, other
         else:
-            self._period, self._seconds[0] = min(2 * self._period, self.MAX_PERIOD), max(before, after)
+            self._period, self._seconds[0] = (
+                min(2 * self._period, self.MAX_PERIOD),
+                max(before, after),
+            )
 
     def _other_size(self) -> int:
         return 1 if self.size > 1 else self.max_threads
@@ -127,7 +142,8 @@ def _pool(n_threads: int) -> ThreadPoolExecutor:
 
 
 def _renew() -> None:
-    """Begin without worker threads, which a forked child has not, and with a lock that nobody holds."""
+    """Begin without worker threads, which a forked child has not, and with a lock that nobody
+    holds."""
     global _turn
     _turn = Lock()
     _pool.cache_clear()

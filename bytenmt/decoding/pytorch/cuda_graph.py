@@ -1,8 +1,9 @@
 """The PyTorch engine with its pass captured as a CUDA graph and replayed.
 
-The states of a fixed number of slots lie in buffers that never move; a new sentence overwrites one that is
-done. Sources are padded to a multiple of SOURCE_COLUMNS, and each such capacity has a graph of its own. The
-search runs on the host between passes. Everything except the capture is plain PyTorch and runs on any device.
+The states of a fixed number of slots lie in buffers that never move; a new sentence overwrites one
+that is done. Sources are padded to a multiple of SOURCE_COLUMNS, and each such capacity has a graph
+of its own. The search runs on the host between passes. Everything except the capture is plain
+PyTorch and runs on any device.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from bytenmt.architectures.base import Model
 from bytenmt.architectures.tensor_tree import map_tensors, tensors
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.pytorch.engine import PyTorchEngine
-from bytenmt.decoding.pytorch.forward import ModelState, PassInputs, encode_requests, forward, place_sentences
+from bytenmt.decoding.pytorch.forward import (
+    ModelState,
+    PassInputs,
+    encode_requests,
+    forward,
+    place_sentences,
+)
 from bytenmt.utf8 import BOS
 
 SOURCE_COLUMNS = 64  # source capacities are multiples of this, EOS included
@@ -28,9 +35,11 @@ Capture = Callable[[Callable[[], None]], Callable[[], None]]
 
 
 class CapturedPass(NamedTuple):
-    """A captured pass of the models for sources of up to some length, with the buffers that it uses.
+    """A captured pass of the models for sources of up to some length, with the buffers that it
+    uses.
 
-    `replay` reads `inputs`, updates `states` and writes log_p (slots, beams, 256), natural log-probabilities.
+    `replay` reads `inputs`, updates `states` and writes log_p (slots, beams, 256), natural
+    log-probabilities.
     """
 
     states: tuple[ModelState, ...]
@@ -42,8 +51,9 @@ class CapturedPass(NamedTuple):
 class CudaGraphEngine(PyTorchEngine):
     """An engine that decodes on a GPU by replaying a CUDA graph, in `capacity` fixed slots.
 
-    models: preferably in bf16; their weights must not change. capture: turns a pass into a function that
-    repeats it; None for CUDA graphs. Tests pass one that runs on a CPU. For the others see PyTorchEngine.
+    models: preferably in bf16; their weights must not change. capture: turns a pass into a function
+    that repeats it; None for CUDA graphs. Tests pass one that runs on a CPU. For the others see
+    PyTorchEngine.
     """
 
     def __init__(
@@ -125,9 +135,11 @@ class CudaGraphEngine(PyTorchEngine):
 
 
 class CudaCapture:
-    """Called with a function, captures its work on a GPU as a CUDA graph; returns a function to replay it.
+    """Called with a function, captures its work on a GPU as a CUDA graph; returns a function to
+    replay it.
 
-    All graphs share one memory pool for intermediate results. The function is called a few times before.
+    All graphs share one memory pool for intermediate results. The function is called a few times
+    before.
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -33,12 +33,16 @@ from bytenmt.utf8 import N_IDS
 class PyTorchEngine(Engine):
     """The common part of the engines in PyTorch; subclasses execute the models' pass.
 
-    models: in evaluation mode on `device`, in the precision in which they compute; several form an ensemble,
-    whose probabilities are averaged. run_search: the step of the search, on the host.
+    models: in evaluation mode on `device`, in the precision in which they compute; several form an
+    ensemble, whose probabilities are averaged. run_search: the step of the search, on the host.
     """
 
     def __init__(
-        self, models: Sequence[Model[Any, Any]], options: Options, capacity: int, device: torch.device
+        self,
+        models: Sequence[Model[Any, Any]],
+        options: Options,
+        capacity: int,
+        device: torch.device,
     ) -> None:
         super().__init__(options, capacity)
         compile_search()
@@ -48,15 +52,19 @@ class PyTorchEngine(Engine):
 
     @torch.no_grad()
     def admit(self, requests: list[Request]) -> list[int]:
-        """Encode sources and put them into free slots; return their handles, by which `finished` names them.
+        """Encode sources and put them into free slots; return their handles, by which `finished`
+        names them.
 
-        requests: in the life of an engine all have a source, or none. Raises ValueError without enough room.
+        requests: in the life of an engine all have a source, or none. Raises ValueError without
+        enough room.
         """
         if not requests:
             return []
         self._make_room(requests, self.room() == self.capacity)
         handles, slots = self.take_slots(requests)
-        self._place(encode_requests(self._models, requests, self._options.beam, self._device), slots)
+        self._place(
+            encode_requests(self._models, requests, self._options.beam, self._device), slots
+        )
         return handles
 
     @torch.no_grad()
@@ -73,10 +81,11 @@ class PyTorchEngine(Engine):
         return running
 
     def choose(self, slots: Sequence[int], log_p: npt.NDArray[Any]) -> None:
-        """Execute the step of the search that follows a pass: choose the next bytes of the running sentences.
+        """Execute the step of the search that follows a pass: choose the next bytes of the running
+        sentences.
 
-        slots: of the n sentences in the pass. log_p (n, b, 256): natural log-probabilities of the next byte
-        of each beam; those of sentences that are done are ignored.
+        slots: of the n sentences in the pass. log_p (n, b, 256): natural log-probabilities of the
+        next byte of each beam; those of sentences that are done are ignored.
         """
         state, beam = self.state, log_p.shape[1]
         running = np.flatnonzero(self.is_running(slots))
@@ -99,13 +108,14 @@ class PyTorchEngine(Engine):
 
 
 class TorchEngine(PyTorchEngine):
-    """An engine in plain PyTorch, on any device. Finished sentences leave the batch when they are a quarter
-    of it, or when others are admitted."""
+    """An engine in plain PyTorch, on any device. Finished sentences leave the batch when they are a
+    quarter of it, or when others are admitted."""
 
     _states: tuple[ModelState, ...] = ()
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Return (handle, hypotheses) of sentences done since the last call; shrink the batch if many are."""
+        """Return (handle, hypotheses) of sentences done since the last call; shrink the batch if
+        many are."""
         finished = super().finished()
         if 4 * int((~self.is_running(self._slots_of_rows)).sum()) >= len(self._slots_of_rows):
             self._compact()
@@ -135,4 +145,6 @@ class TorchEngine(PyTorchEngine):
         elif not running.all():
             keep = torch.from_numpy(running.nonzero()[0])
             self._states = select_sentences(self._states, keep.to(self._device), self._options.beam)
-        self._slots_of_rows = [slot for slot, runs in zip(self._slots_of_rows, running, strict=True) if runs]
+        self._slots_of_rows = [
+            slot for slot, runs in zip(self._slots_of_rows, running, strict=True) if runs
+        ]

@@ -18,7 +18,8 @@ from bytenmt.utf8 import EOS, PAD
 class ModelState(NamedTuple):
     """The tensors of one model for n sentences with b beams each.
 
-    memory: the encoded sources, trees of tensors with n rows. state: of the decoder, with n * b rows.
+    memory: the encoded sources, trees of tensors with n rows. state: of the decoder, with n * b
+    rows.
     """
 
     memory: Any
@@ -28,8 +29,8 @@ class ModelState(NamedTuple):
 class PassInputs(NamedTuple):
     """The inputs of a pass over n sentences with b beams each.
 
-    bytes (n, b) uint8: what each beam reads. parents (n, b) int64: the beam of the previous pass, from 0 to
-    b - 1, that each beam continues.
+    bytes (n, b) uint8: what each beam reads. parents (n, b) int64: the beam of the previous pass,
+    from 0 to b - 1, that each beam continues.
     """
 
     bytes: Tensor
@@ -39,11 +40,14 @@ class PassInputs(NamedTuple):
 def encode_requests(
     models: Sequence[Model[Any, Any]], requests: Sequence[Request], beam: int, device: torch.device
 ) -> tuple[ModelState, ...]:
-    """Encode the sources of requests; return each model's state, with `beam` beams, before the first byte.
+    """Encode the sources of requests; return each model's state, with `beam` beams, before the
+    first byte.
 
     requests: all or none with a source.
     """
-    sources = [b"" if request.source is None else request.source + bytes([EOS]) for request in requests]
+    sources = [
+        b"" if request.source is None else request.source + bytes([EOS]) for request in requests
+    ]
     src, src_len = pad_texts(sources, device)
     states = []
     for model in models:
@@ -53,13 +57,16 @@ def encode_requests(
 
 
 def forward(
-    models: Sequence[Model[Any, Any]], states: Sequence[ModelState], inputs: PassInputs, options: Options
+    models: Sequence[Model[Any, Any]],
+    states: Sequence[ModelState],
+    inputs: PassInputs,
+    options: Options,
 ) -> tuple[Tensor, tuple[ModelState, ...]]:
     """Execute one decode step: read a byte of every beam with all models.
 
-    Returns the natural log-probabilities of the next byte (n, b, 256), averaged over the models, and the new
-    states. The given states must not be used again. options: in a search, beams are reordered by
-    inputs.parents; with options.sample they are not.
+    Returns the natural log-probabilities of the next byte (n, b, 256), averaged over the models,
+    and the new states. The given states must not be used again. options: in a search, beams are
+    reordered by inputs.parents; with options.sample they are not.
     """
     n, b = inputs.bytes.shape
     after, log_ps = [], []
@@ -75,7 +82,8 @@ def forward(
 
 
 def average_log_p(log_ps: Sequence[Tensor]) -> Tensor:
-    """Return the logarithm of the mean probability of several models: (n, b, 256), as each of log_ps."""
+    """Return the logarithm of the mean probability of several models: (n, b, 256), as each of
+    log_ps."""
     if len(log_ps) == 1:
         return log_ps[0]
     return torch.stack(tuple(log_ps)).logsumexp(dim=0) - math.log(len(log_ps))
@@ -90,10 +98,15 @@ def pad_texts(texts: Sequence[bytes], device: torch.device) -> tuple[Tensor, Ten
     return rows.view(len(texts), width).to(device), lengths.to(device)
 
 
-def select_sentences(states: Sequence[ModelState], keep: Tensor, beam: int) -> tuple[ModelState, ...]:
-    """Return the states of some sentences of a batch. keep (m,) int64: their indices. beam: beams of each."""
+def select_sentences(
+    states: Sequence[ModelState], keep: Tensor, beam: int
+) -> tuple[ModelState, ...]:
+    """Return the states of some sentences of a batch. keep (m,) int64: their indices. beam: beams
+    of each."""
     rows = rows_of(keep, beam)
-    return tuple(ModelState(select(state.memory, keep), select(state.state, rows)) for state in states)
+    return tuple(
+        ModelState(select(state.memory, keep), select(state.state, rows)) for state in states
+    )
 
 
 def place_sentences(
@@ -110,5 +123,6 @@ def place_sentences(
 
 
 def rows_of(sentences: Tensor, beam: int) -> Tensor:
-    """Return the indices (m * beam,) int64 of the decoder state's rows of the sentences with indices (m,)."""
+    """Return the indices (m * beam,) int64 of the decoder state's rows of the sentences with
+    indices (m,)."""
     return (sentences[:, None] * beam + torch.arange(beam, device=sentences.device)).view(-1)

@@ -18,22 +18,25 @@ CELLS = 1 << 14  # bytes of texts and sources that are read together, padding in
 
 
 class TorchStream:
-    """A reading.Stream by PyTorch: scores a text without a source as it arrives. models: see TorchReader."""
+    """A reading.Stream by PyTorch: scores a text without a source as it arrives. models: see
+    TorchReader."""
 
     def __init__(self, models: Sequence[Model[Any, Any]], device: torch.device) -> None:
         self._models, self._device = models, device
         with torch.no_grad():
             nothing = pad_texts([b""], device)
             self._memories = [model.encode(*nothing) for model in models]
-            self._states = [model.start(memory) for model, memory in zip(models, self._memories, strict=True)]
+            self._states = [
+                model.start(memory) for model, memory in zip(models, self._memories, strict=True)
+            ]
         self._last = BOS
 
     @torch.no_grad()
     def read(self, data: bytes) -> Reading:
         """Return the natural log-probability and the rank of each of the next bytes of the text.
 
-        data: at least one byte; it continues the data of earlier calls, and each byte is scored given all
-        bytes before it.
+        data: at least one byte; it continues the data of earlier calls, and each byte is scored
+        given all bytes before it.
         """
         truth, _ = pad_texts([data], self._device)
         read = torch.cat([torch.full_like(truth[:, :1], self._last), truth[:, :-1]], dim=1)
@@ -61,7 +64,8 @@ class TorchReader:
 
     @torch.no_grad()
     def score_texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
-        """Return log-probability and rank of each text's bytes, given its source; see reading.Reader."""
+        """Return log-probability and rank of each text's bytes, given its source; see
+        reading.Reader."""
         ended = [b"" if sources is None else sources[i] + bytes([EOS]) for i in range(len(texts))]
         readings: dict[int, Reading] = {}
         for group in batches([(len(text), len(ended[i])) for i, text in enumerate(texts)]):
@@ -79,7 +83,8 @@ class TorchReader:
 
     @torch.no_grad()
     def attention_weights(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
-        """Return weights (bytes of text, bytes of source + 1) of each pair by layer; see reading.Reader."""
+        """Return weights (bytes of text, bytes of source + 1) of each pair by layer; see
+        reading.Reader."""
         (model,) = self._models
         weights_of_pairs: dict[int, dict[int, Weights]] = {}
         for group in batches([(len(text), len(source) + 1) for source, text in pairs]):
@@ -98,8 +103,8 @@ class TorchReader:
 def batches(sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
     """Yield groups (lists of indices) of texts of similar size, to be padded and read together.
 
-    sizes: bytes of each text and of its source. A group has at most CELLS bytes with its padding, unless it
-    is a single text.
+    sizes: bytes of each text and of its source. A group has at most CELLS bytes with its padding,
+    unless it is a single text.
     """
     group: list[int] = []
     widest = (0, 0)
@@ -116,8 +121,8 @@ def batches(sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
 def score_bytes(each: Sequence[Tensor], truth: Tensor) -> tuple[Tensor, Tensor]:
     """Return the log-probability (rows, t), float64, and the rank (rows, t), int64, of given bytes.
 
-    each: the logits of every model, (rows, t, 256), whose probabilities are averaged. truth (rows, t) uint8:
-    the byte whose score is wanted at each position. Rank 0 is the likeliest byte.
+    each: the logits of every model, (rows, t, 256), whose probabilities are averaged. truth (rows,
+    t) uint8: the byte whose score is wanted at each position. Rank 0 is the likeliest byte.
     """
     log_p = torch.stack([pick_bytes(logits_to_log_p(logits), truth).double() for logits in each])
     whole = each[0]

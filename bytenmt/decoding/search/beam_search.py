@@ -1,13 +1,15 @@
 """One step of the search for a batch of sentences: greedy search, beam search or sampling.
 
-An engine writes the log-probabilities of the next byte to SearchState.log_p, calls `choose_bytes`, and reads
-from the state which byte each beam took and which beam it continues. Everything is valid UTF-8 by
-construction: a byte is allowed if the character that it begins or continues can still be finished under the
-length limit, and EOS only between characters. The sentinels of a source (sentinels.py) are all written, each
-once: a pending one is allowed between characters, the length limit leaves room for all of them, and while one
-is pending EOS is not allowed. The likeliest pending one is then ranked by the probability of EOS if that is
-larger. Scores remain the models' own log-probabilities; what a ranking adds to them, the bonus, is kept
-separately.
+An engine writes the log-probabilities of the next byte to SearchState.log_p, calls `choose_bytes`,
+and reads from the state which byte each beam took and which beam it continues. Everything is valid
+UTF-8 by
+construction: a byte is allowed if the character that it begins or continues can still be finished
+under the length limit, and EOS only between characters. The sentinels of a source (sentinels.py)
+are all written, each
+once: a pending one is allowed between characters, the length limit leaves room for all of them, and
+while one is pending EOS is not allowed. The likeliest pending one is then ranked by the probability
+of EOS if that is larger. Scores remain the models' own log-probabilities; what a ranking adds to
+them, the bonus, is kept separately.
 """
 
 from __future__ import annotations
@@ -29,9 +31,11 @@ from bytenmt.utf8 import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS
 class Workspace(NamedTuple):
     """Temporary arrays of one call of `choose_bytes`, overwritten for every beam or sentence.
 
-    Of the current beam: allowed (256,) bool: its possible next bytes. text (t,) uint8: its bytes so far.
+    Of the current beam: allowed (256,) bool: its possible next bytes. text (t,) uint8: its bytes so
+    far.
     values (256,) float32: what its next bytes are ranked by.
-    Of the current sentence: ranking (2 * beam,) float64: the values of its best candidates, best first.
+    Of the current sentence: ranking (2 * beam,) float64: the values of its best candidates, best
+    first.
     number (2 * beam,) int64: which they are, as beam * 256 + byte.
     """
 
@@ -57,10 +61,11 @@ def workspace(search: SearchState, params: SearchParams) -> Workspace:
 
 @allocating
 def choose_bytes(search: SearchState, params: SearchParams) -> None:
-    """Execute one step of the search: choose the next byte of every beam of the sentences in the pass.
+    """Execute one step of the search: choose the next byte of every beam of the sentences in the
+    pass.
 
-    Reads search.log_p, row_slot and n_rows, which the engine has filled; updates all else in place. Sentences
-    that end get the state DONE.
+    Reads search.log_p, row_slot and n_rows, which the engine has filled; updates all else in place.
+    Sentences that end get the state DONE.
     """
     work = workspace(search, params)
     for row in range(0, search.n_rows[0], params.beam):
@@ -76,11 +81,13 @@ def choose_bytes(search: SearchState, params: SearchParams) -> None:
 
 
 @inlined
-def fill_allowed(search: SearchState, params: SearchParams, work: Workspace, slot: int, beam: int) -> None:
+def fill_allowed(
+    search: SearchState, params: SearchParams, work: Workspace, slot: int, beam: int
+) -> None:
     """Set work.allowed[byte] for each of the 256 bytes: whether it may be the next one of a beam.
 
-    Within the forced prefix only one byte is. After it, UTF-8, the length limit, pending sentinels (not yet
-    written, but due) and n-gram blocking restrict the bytes.
+    Within the forced prefix only one byte is. After it, UTF-8, the length limit, pending sentinels
+    (not yet written, but due) and n-gram blocking restrict the bytes.
     """
     allowed, step = work.allowed, search.step[slot]
     if step < search.n_prefix[slot]:
@@ -108,9 +115,11 @@ def fill_allowed(search: SearchState, params: SearchParams, work: Workspace, slo
 
 @inlined
 def rank_pending(search: SearchState, work: Workspace, slot: int, beam: int, log_p: Any) -> None:
-    """Fill work.values, by which the next bytes of a beam that has yet to write sentinels are ranked.
+    """Fill work.values, by which the next bytes of a beam that has yet to write sentinels are
+    ranked.
 
-    It is log_p (256,), except that the likeliest allowed sentinel has the log-probability of EOS if that is
+    It is log_p (256,), except that the likeliest allowed sentinel has the log-probability of EOS if
+    that is
     higher: where the model would end, it writes a sentinel.
     """
     copy_values(work.values, log_p)
@@ -123,20 +132,29 @@ def rank_pending(search: SearchState, work: Workspace, slot: int, beam: int, log
 
 
 @inlined_allocating
-def find_candidates(search: SearchState, params: SearchParams, work: Workspace, slot: int, row: int) -> int:
-    """Find the best continuations of a sentence's beams by one byte; return their number, 2 * beam at most.
+def find_candidates(
+    search: SearchState, params: SearchParams, work: Workspace, slot: int, row: int
+) -> int:
+    """Find the best continuations of a sentence's beams by one byte; return their number, 2 * beam
+    at most.
 
-    They are written to work.ranking and work.number, best first. row: the row of the first beam in log_p.
+    They are written to work.ranking and work.number, best first. row: the row of the first beam in
+    log_p.
     """
     n_found = 0
     for beam in range(params.beam):
-        score, values = search.score[slot, beam] + search.bonus[slot, beam], search.log_p[row + beam]
+        score, values = (
+            search.score[slot, beam] + search.bonus[slot, beam],
+            search.log_p[row + beam],
+        )
         fill_allowed(search, params, work, slot, beam)
         if search.pending[slot, beam] != 0:
             rank_pending(search, work, slot, beam, values)
             values = work.values
         number = beam * N_IDS
-        n_found = consider_all(work.ranking, work.number, n_found, score, values, work.allowed, number)
+        n_found = consider_all(
+            work.ranking, work.number, n_found, score, values, work.allowed, number
+        )
     return n_found
 
 
@@ -146,8 +164,9 @@ def continue_beams(
 ) -> None:
     """Make the best candidates of a sentence its finished hypotheses or its beams of the next step.
 
-    Candidates among the first `beam` that end with EOS are finished; the first `beam` others continue. row:
-    the row of the sentence's first beam in log_p. n_found: the number of candidates in `work`.
+    Candidates among the first `beam` that end with EOS are finished; the first `beam` others
+    continue. row: the row of the sentence's first beam in log_p. n_found: the number of candidates
+    in `work`.
     """
     step, n_beams = search.step[slot], params.beam
     utf8, pending, past_end = (
@@ -187,10 +206,17 @@ def continue_beams(
 
 @compiled
 def take_byte(
-    search: SearchState, params: SearchParams, slot: int, beam: int, utf8: int, pending: int, byte: int
+    search: SearchState,
+    params: SearchParams,
+    slot: int,
+    beam: int,
+    utf8: int,
+    pending: int,
+    byte: int,
 ) -> None:
-    """Update the UTF-8 automaton and the pending sentinels of a beam that takes a byte. utf8, pending: of the
-    beam that it continues: the automaton's state, and a bit for each sentinel not yet written."""
+    """Update the UTF-8 automaton and the pending sentinels of a beam that takes a byte. utf8,
+    pending: of the beam that it continues: the automaton's state, and a bit for each sentinel not
+    yet written."""
     if FIRST_SENTINEL <= byte < FIRST_SENTINEL + N_SENTINELS:
         search.utf8[slot, beam] = ACCEPT
         search.pending[slot, beam] = pending & (0xFF ^ (1 << (byte - FIRST_SENTINEL)))
@@ -201,13 +227,15 @@ def take_byte(
 
 @inlined
 def is_search_over(search: SearchState, params: SearchParams, slot: int, best: float) -> bool:
-    """Return whether the search of a sentence ends, since no open hypothesis is expected among the n_best.
+    """Return whether the search of a sentence ends, since no open hypothesis is expected among the
+    n_best.
 
-    best: the highest ranking value of the open ones, -inf if there are none. It is not enough that as many
-    have finished as there are beams: a confident model has an early EOS of small probability among the best
-    candidates at nearly every step, all of them worse than the hypothesis that continues. So the search ends
-    when the n_best finished hypotheses outrank the score that `best` would have after LOOK_AHEAD times its
-    bytes without further loss, or, if fewer than `beam` have finished, at the length limit.
+    best: the highest ranking value of the open ones, -inf if there are none. It is not enough that
+    as many have finished as there are beams: a confident model has an early EOS of small
+    probability among the best candidates at nearly every step, all of them worse than the
+    hypothesis that continues. So the search ends when the n_best finished hypotheses outrank the
+    score that `best` would have after LOOK_AHEAD times its bytes without further loss, or, if fewer
+    than `beam` have finished, at the length limit.
     """
     if params.beam == 1 and search.n_finished[slot] > 0:
         return True  # greedy search has no other hypothesis
@@ -230,10 +258,12 @@ def finish_hypothesis(
     beam: int,
     past_end: bool,
 ) -> None:
-    """Insert a hypothesis that took EOS into the sorted finished ones, if it is among the params.beam best.
+    """Insert a hypothesis that took EOS into the sorted finished ones, if it is among the
+    params.beam best.
 
-    total: its log-probability. ranking: the same plus its bonus for sentinels written in place of EOS, by
-    which it is ranked. beam: the number of the beam that took EOS. past_end: see SearchState.
+    total: its log-probability. ranking: the same plus its bonus for sentinels written in place of
+    EOS, by which it is ranked. beam: the number of the beam that took EOS. past_end: see
+    SearchState.
     """
     score = ranking / float(search.step[slot] + 1) ** params.length_penalty
     n = search.n_finished[slot]
@@ -259,8 +289,8 @@ def sample_byte(
 ) -> None:
     """Draw the next byte of one sample, which is beam `beam` of a sentence, and update its state.
 
-    The likeliest pending sentinel is drawn with the probability of EOS if that is higher. row: its row in
-    log_p. After EOS the sample is a finished hypothesis.
+    The likeliest pending sentinel is drawn with the probability of EOS if that is higher. row: its
+    row in log_p. After EOS the sample is a finished hypothesis.
     """
     step, log_p = search.step[slot], search.log_p[row]
     fill_allowed(search, params, work, slot, beam)

@@ -15,7 +15,8 @@ BLOCK = 16  # bytes compared at once
 
 @compiled
 def copy_values(target: Any, source: Any) -> None:
-    """Copy a one-dimensional array into another one. A slice assignment would make Numba copy twice."""
+    """Copy a one-dimensional array into another one. A slice assignment would make Numba copy
+    twice."""
     for i in range(len(source)):
         target[i] = source[i]
 
@@ -24,9 +25,9 @@ def copy_values(target: Any, source: Any) -> None:
 def consider(best: Any, index: Any, n: int, total: float, candidate: int) -> int:
     """Insert a candidate into the n best ones, after its equals; return their new number.
 
-    best: scores, highest first; where it is full, the last one drops out. index: the candidates' numbers.
-    total, candidate: the score and number of the new one, which is left out unless the score exceeds NO_SCORE
-    and, where `best` is full (n is its length), the lowest one.
+    best: scores, highest first; where it is full, the last one drops out. index: the candidates'
+    numbers. total, candidate: the score and number of the new one, which is left out unless the
+    score exceeds NO_SCORE and, where `best` is full (n is its length), the lowest one.
     """
     if not total > (best[n - 1] if n == len(best) else NO_SCORE):
         return n
@@ -43,13 +44,15 @@ def consider(best: Any, index: Any, n: int, total: float, candidate: int) -> int
 def consider_all(
     best: Any, index: Any, n: int, score: float, log_p: Any, allowed: Any, candidate: int
 ) -> int:
-    """Insert the continuations of a beam by all allowed bytes into the n best; return their new number.
+    """Insert the continuations of a beam by all allowed bytes into the n best; return their new
+    number.
 
-    best, index: see consider. score: of the beam. log_p (256,): of its next bytes. candidate: the number of
-    the continuation by byte 0, to which the byte is added.
+    best, index: see consider. score: of the beam. log_p (256,): of its next bytes. candidate: the
+    number of the continuation by byte 0, to which the byte is added.
     """
     for first in range(0, N_IDS, BLOCK):
-        # Few blocks have a candidate, and a comparison without branches compiles to vector instructions.
+        # Few blocks have a candidate, and a comparison without branches compiles to vector
+        # instructions.
         least = best[n - 1] if n == len(best) else NO_SCORE
         n_above = 0
         for byte in range(first, first + BLOCK):
@@ -64,8 +67,8 @@ def consider_all(
 
 @compiled
 def sort_allowed(values: Any, allowed: Any, order: Any) -> int:
-    """Write the allowed bytes to `order`, highest value first, lower bytes first among equals; return their
-    number."""
+    """Write the allowed bytes to `order`, highest value first, lower bytes first among equals;
+    return their number."""
     n = 0
     for byte in range(N_IDS):
         if allowed[byte]:

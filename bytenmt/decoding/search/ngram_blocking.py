@@ -13,10 +13,11 @@ from bytenmt.utf8 import ACCEPT, N_IDS
 
 @allocating
 def block_ngrams(text: Any, params: SearchParams, utf8: int, allowed: Any) -> None:
-    """Set allowed[byte] = False for bytes that would complete n characters that the text already contains.
+    """Set allowed[byte] = False for bytes that would complete n characters that the text already
+    contains.
 
-    If none would be left, all stay. n is params.ngram. text (t,) uint8: the bytes so far. utf8: the state of
-    the UTF-8 automaton after them. allowed (256,) bool.
+    If none would be left, all stay. n is params.ngram. text (t,) uint8: the bytes so far. utf8: the
+    state of the UTF-8 automaton after them. allowed (256,) bool.
     """
     begun = len(text)  # where the unfinished character begins
     while utf8 != ACCEPT and begun > 0:
@@ -41,7 +42,8 @@ def block_ngrams(text: Any, params: SearchParams, utf8: int, allowed: Any) -> No
                 same = False
                 break
         byte = text[earlier + width]
-        # The same bytes end at the same place in a character; does this byte finish it, within the text?
+        # The same bytes end at the same place in a character; does this byte finish it, within the
+        # text?
         if same and params.utf8_next[utf8, byte] == ACCEPT:
             blocked[byte] = True
     is_left = False

@@ -1,4 +1,5 @@
-"""Sampling: the random number of a byte is a hash of its request, text and step, independent of all else."""
+"""Sampling: the random number of a byte is a hash of its request, text and step, independent of all
+else."""
 
 from __future__ import annotations
 
@@ -18,18 +19,20 @@ DROPPED_BITS = np.uint64(40)  # of 64: a draw has the 24 highest
 
 @compiled
 def uniform(key: np.uint64, step: int) -> float:
-    """Return the random number in [0, 1) that decides a text's byte at a step: splitmix.mixed(key + step).
+    """Return the random number in [0, 1) that decides a text's byte at a step: splitmix.mixed(key +
+    step).
     key: of the text, from draw_key."""
     return float(mix_bits(key + np.uint64(step) + INCREMENT) >> DROPPED_BITS) / float(1 << 24)
 
 
 @allocating
 def draw_byte(log_p: Any, allowed: Any, params: SearchParams, share: float) -> int:
-    """Return a byte drawn by its probability: the first at which the cumulative one exceeds share * total.
+    """Return a byte drawn by its probability: the first at which the cumulative one exceeds share *
+    total.
 
-    log_p (256,): natural log-probabilities. allowed (256,) bool. share: a random number in [0, 1). Of the
-    allowed bytes, after the temperature is applied, only the top_k likeliest can be drawn, and of these only
-    the fewest whose probabilities reach top_p.
+    log_p (256,): natural log-probabilities. allowed (256,) bool. share: a random number in [0, 1).
+    Of the allowed bytes, after the temperature is applied, only the top_k likeliest can be drawn,
+    and of these only the fewest whose probabilities reach top_p.
     """
     order = np.empty(N_IDS, np.int64)
     n = sort_allowed(log_p, allowed, order)
@@ -38,7 +41,9 @@ def draw_byte(log_p: Any, allowed: Any, params: SearchParams, share: float) -> i
     weights = np.zeros(N_IDS)
     total = 0.0
     for rank in range(n):
-        tempered = (np.float64(log_p[order[rank]]) - np.float64(log_p[order[0]])) / params.temperature
+        tempered = (
+            np.float64(log_p[order[rank]]) - np.float64(log_p[order[0]])
+        ) / params.temperature
         weights[order[rank]] = math.exp(tempered)
         total += weights[order[rank]]
     if params.top_p < 1.0:

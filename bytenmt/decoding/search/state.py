@@ -1,8 +1,8 @@
 """The search state of a batch, as NumPy arrays that compiled code and Python share.
 
-A slot holds one sentence of the batch; it is free again when the sentence is done. A beam is one of the
-hypotheses of a sentence. A row is a byte that a decoder reads in one pass: the last byte of a beam, or a byte
-of a given text.
+A slot holds one sentence of the batch; it is free again when the sentence is done. A beam is one of
+the hypotheses of a sentence. A row is a byte that a decoder reads in one pass: the last byte of a
+beam, or a byte of a given text.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ FREE, RUNNING, DONE = 0, 1, 2  # states of a slot
 
 
 class SearchParams(NamedTuple):
-    """The options of a search (see interface.Options) and tables of UTF-8, as a record for compiled code.
+    """The options of a search (see interface.Options) and tables of UTF-8, as a record for compiled
+    code.
 
-    ngram: size of the n-grams that may not be repeated, 0 for no blocking. utf8_allowed (5, 10, 256) bool:
-    whether a byte may come, [bytes left, state, byte]. utf8_next (10, 256) uint8: the state after a byte.
+    ngram: size of the n-grams that may not be repeated, 0 for no blocking. utf8_allowed (5, 10,
+    256) bool: whether a byte may come, [bytes left, state, byte]. utf8_next (10, 256) uint8: the
+    state after a byte.
     """
 
     beam: int
@@ -62,12 +64,14 @@ class SearchParams(NamedTuple):
 
 
 class ForcedText(NamedTuple):
-    """Fixed texts that are scored instead of searched for, one in each of p slots, and their scores.
+    """Fixed texts that are scored instead of searched for, one in each of p slots, and their
+    scores.
 
-    p is 0 if there is a search. text (p, c) uint8: the bytes. n_text, n_read (p,) int64: their number, and
-    how many have been scored. most (1,) int64: bytes of a text that one pass reads at most. log_p (p, c)
-    float64, rank (p, c) int64: results, see reading.Reading. attention (p, c, l, s) float32: the weights of l
-    attention instructions over s source columns; l is 0 if they are not recorded.
+    p is 0 if there is a search. text (p, c) uint8: the bytes. n_text, n_read (p,) int64: their
+    number, and how many have been scored. most (1,) int64: bytes of a text that one pass reads at
+    most. log_p (p, c) float64, rank (p, c) int64: results, see reading.Reading. attention (p, c, l,
+    s) float32: the weights of l attention instructions over s source columns; l is 0 if they are
+    not recorded.
     """
 
     text: Bytes
@@ -82,7 +86,8 @@ class ForcedText(NamedTuple):
     def allocate(n_slots: int, length: int, n_layers: int = 0, columns: int = 0) -> ForcedText:
         """Return n_slots empty slots for texts of at most `length` bytes.
 
-        n_layers, columns: room for the attention weights of so many layers over so many source columns.
+        n_layers, columns: room for the attention weights of so many layers over so many source
+        columns.
         """
         each = (n_slots, length)
         return ForcedText(
@@ -104,29 +109,34 @@ class ForcedText(NamedTuple):
 class SearchState(NamedTuple):
     """The search of a batch: sentences in p slots, with b beams (open hypotheses) each.
 
-    Slots. state (p,) int64: FREE, RUNNING or DONE. step, limit (p,) int64: the number of bytes chosen, and
-    the length limit. prefix (p, _) uint8, n_prefix (p,) int64: forced bytes at the beginning, and their
-    number. before (p, 8) uint8: for each sentinel the bits of those that must have been written before it.
+    Slots. state (p,) int64: FREE, RUNNING or DONE. step, limit (p,) int64: the number of bytes
+    chosen, and the length limit. prefix (p, _) uint8, n_prefix (p,) int64: forced bytes at the
+    beginning, and their number. before (p, 8) uint8: for each sentinel the bits of those that must
+    have been written before it.
 
-    Beams. last (p, b) uint8: the byte to read next, BOS first. parent (p, b) int64: the beam of the previous
-    step that each beam continues. utf8 (p, b) uint8: state of the UTF-8 automaton. score (p, b) float64:
-    log-probability so far, -inf for an unused beam. bonus (p, b) float64: added to the score to rank a beam
-    that took a sentinel in place of EOS. pending (p, b) uint8: the bits of the sentinels to be written.
-    past_end (p, b) bool: whether EOS was likelier than a byte that was chosen while one was pending.
-    draw_keys (p, b) uint64: for sampling. word (2, p, b, 2) uint64: the last eight bytes read and their
-    prefix hash, see ngram_hash.py, in two banks for even and odd steps; read by n-gram tables.
+    Beams. last (p, b) uint8: the byte to read next, BOS first. parent (p, b) int64: the beam of the
+    previous step that each beam continues. utf8 (p, b) uint8: state of the UTF-8 automaton. score
+    (p, b) float64: log-probability so far, -inf for an unused beam. bonus (p, b) float64: added to
+    the score to rank a beam that took a sentinel in place of EOS. pending (p, b) uint8: the bits of
+    the sentinels to be written.
+    past_end (p, b) bool: whether EOS was likelier than a byte that was chosen while one was
+    pending.
+    draw_keys (p, b) uint64: for sampling. word (2, p, b, 2) uint64: the last eight bytes read and
+    their prefix hash, see ngram_hash.py, in two banks for even and odd steps; read by n-gram
+    tables.
 
-    Finished hypotheses, best first. n_finished (p,) int64: their number. finished_score, finished_log_p
-    (p, b) float64: the score that ranks them, and their log-probability. finished_step, finished_beam (p, b)
-    int64: the step and the beam at which EOS was chosen. finished_past_end (p, b) bool: see past_end.
+    Finished hypotheses, best first. n_finished (p,) int64: their number. finished_score,
+    finished_log_p (p, b) float64: the score that ranks them, and their log-probability.
+    finished_step, finished_beam (p, b) int64: the step and the beam at which EOS was chosen.
+    finished_past_end (p, b) bool: see past_end.
 
-    History. history_byte (p, t, b) uint8, history_parent (p, t, b) uint16: the byte chosen at every step, and
-    the beam that it continues.
+    History. history_byte (p, t, b) uint8, history_parent (p, t, b) uint16: the byte chosen at every
+    step, and the beam that it continues.
 
-    Rows of the current pass. row_slot (r,) int64: their slots; the beams of a sentence, or the bytes of a
-    forced text, stand next to each other; r is at least p * b. n_rows (1,) int64: their number. logits
-    (k, r, 256) float32: of k models. log_p (r, 256) float32: natural log-probabilities of the next
-    byte, averaged over the models, which the search reads.
+    Rows of the current pass. row_slot (r,) int64: their slots; the beams of a sentence, or the
+    bytes of a forced text, stand next to each other; r is at least p * b. n_rows (1,) int64: their
+    number. logits (k, r, 256) float32: of k models. log_p (r, 256) float32: natural
+    log-probabilities of the next byte, averaged over the models, which the search reads.
     """
 
     state: Ints
@@ -168,10 +178,12 @@ class SearchState(NamedTuple):
         n_rows: int = 0,
         forced: ForcedText | None = None,
     ) -> SearchState:
-        """Return n_slots free slots for outputs of at most `length` bytes and prefixes of `prefix` bytes.
+        """Return n_slots free slots for outputs of at most `length` bytes and prefixes of `prefix`
+        bytes.
 
         n_models: number of models whose logits are stored; 0 if an engine writes log_p itself.
-        n_rows: rows of a pass at most, if more than slots times beams. forced: texts to score, no search.
+        n_rows: rows of a pass at most, if more than slots times beams. forced: texts to score, no
+        search.
         """
         each = (n_slots, beam)
         n_rows = max(n_rows, n_slots * beam)
@@ -210,13 +222,16 @@ class SearchState(NamedTuple):
     def enlarged(self, length: int, prefix: int) -> SearchState:
         """Return a copy with room for outputs of `length` bytes and prefixes of `prefix` bytes."""
         n_slots, beam = self.last.shape
-        new = SearchState.allocate(n_slots, beam, len(self.logits), length, prefix, len(self.row_slot))
+        new = SearchState.allocate(
+            n_slots, beam, len(self.logits), length, prefix, len(self.row_slot)
+        )
         for old, copy in zip(flatten_arrays(self), flatten_arrays(new), strict=True):
             copy[tuple(slice(n) for n in old.shape)] = old
         return new
 
     def fill_slot(self, slot: int, request: Request, draw_keys: list[int] | None) -> None:
-        """Put a new sentence into a slot, in the state before its first byte; the arrays must have room.
+        """Put a new sentence into a slot, in the state before its first byte; the arrays must have
+        room.
 
         draw_keys: keys of the random numbers of each beam, in sampling; None in a search.
         """
@@ -254,9 +269,17 @@ class SearchState(NamedTuple):
 
 def sentinel_numbers(data: bytes) -> list[int]:
     """Return the numbers of the sentinels in a text, in their order: byte 0xF5 has the number 0."""
-    return [byte - FIRST_SENTINEL for byte in data if FIRST_SENTINEL <= byte < FIRST_SENTINEL + N_SENTINELS]
+    return [
+        byte - FIRST_SENTINEL
+        for byte in data
+        if FIRST_SENTINEL <= byte < FIRST_SENTINEL + N_SENTINELS
+    ]
 
 
 def flatten_arrays(tree: tuple[Any, ...]) -> list[Any]:
     """Return the leaves (arrays) of nested tuples, in order."""
-    return [leaf for part in tree for leaf in (flatten_arrays(part) if isinstance(part, tuple) else [part])]
+    return [
+        leaf
+        for part in tree
+        for leaf in (flatten_arrays(part) if isinstance(part, tuple) else [part])
+    ]

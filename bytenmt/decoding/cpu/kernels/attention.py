@@ -1,9 +1,11 @@
-"""Attention of one row over the columns of its sentence in the encoder's memory, or over a window of them.
+"""Attention of one row over the columns of its sentence in the encoder's memory, or over a window
+of them.
 
-Compiled as part of interpreter.py. The scores of a row are stored in the scratch memory of its thread.
-Scores of a query and every column, and weighted sums of columns, read several columns side by side, so that
-what they share is read once; a column's score has the same bits whatever stands beside it.
-Arguments named d, query, scores and centre are addresses; see program.instructions.Op for the others.
+Compiled as part of interpreter.py. The scores of a row are stored in the scratch memory of its
+thread. Scores of a query and every column, and weighted sums of columns, read several columns side
+by side, so that what they share is read once; a column's score has the same bits whatever stands
+beside it. Arguments named d, query, scores and centre are addresses; see program.instructions.Op
+for the others.
 """
 
 from __future__ import annotations
@@ -15,8 +17,21 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from bytenmt.decoding.cpu.kernels.decoder_memory import KEYS, VALUES, item_address, item_column, item_scales
-from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, multiply, reduce_kernel, row_max, scale, softmax
+from bytenmt.decoding.cpu.kernels.decoder_memory import (
+    KEYS,
+    VALUES,
+    item_address,
+    item_column,
+    item_scales,
+)
+from bytenmt.decoding.cpu.kernels.elementwise import (
+    exp_sum,
+    multiply,
+    reduce_kernel,
+    row_max,
+    scale,
+    softmax,
+)
 from bytenmt.decoding.cpu.kernels.gemm import linear_row
 from bytenmt.decoding.cpu.kernels.instructions import (
     ModelBuffers,
@@ -76,7 +91,8 @@ def _product(b: Builder, sum_: Value, x: Value, y: Value) -> Value:
 
 
 def _additive(b: Builder, sum_: Value, k: Value, q: Value, v: Value) -> Value:
-    """Return sum_ - v / (1 + qk): half of v tanh(a + b) = v - 2 v / (1 + qk), without the constant v."""
+    """Return sum_ - v / (1 + qk): half of v tanh(a + b) = v - 2 v / (1 + qk), without the constant
+    v."""
     return b.fsub(sum_, b.fdiv(v, multiply_add(b, q, k, splat(1.0))))
 
 
@@ -87,7 +103,9 @@ def _approximate_additive(b: Builder, sum_: Value, k: Value, q: Value, v: Value)
     return multiply_add(b, b.fsub(splat(-0.0), v), quotient, sum_)
 
 
-def _column_addresses(b: Builder, first: Value, n: Value, columns: Value, size: Value) -> list[Value]:
+def _column_addresses(
+    b: Builder, first: Value, n: Value, columns: Value, size: Value
+) -> list[Value]:
     """Return the addresses of N_SIDE_BY_SIDE columns from `first` on; the last of n is repeated."""
     last = b.sub(n, const_int(1))
     places = [b.add(first, const_int(j)) for j in range(N_SIDE_BY_SIDE)]
@@ -100,7 +118,9 @@ def _sum_halves(b: Builder, x: Value, y: Value | None, width: int) -> Value:
     n_lanes = x.type.count * (1 if y is None else 2)
     low = [part + lane for part in range(0, n_lanes, width) for lane in range(width // 2)]
     other = ir.Constant(x.type, ir.Undefined) if y is None else y
-    halves = [b.shuffle_vector(x, other, _lane_indices(lane + k for lane in low)) for k in (0, width // 2)]
+    halves = [
+        b.shuffle_vector(x, other, _lane_indices(lane + k for lane in low)) for k in (0, width // 2)
+    ]
     return b.fadd(*halves)
 
 
@@ -113,8 +133,8 @@ def _reduce_four(b: Builder, sums: Sequence[Value]) -> Value:
 def _score_kernel(n_queries: int, compute: Callable[..., Value], factor: float = 1.0) -> Any:
     """Return a kernel (scores, queries …, columns, size, n, width) that scores n columns.
 
-    scores[j] = factor times the sum that compute(builder, sum, column, *queries) accumulates over the
-    `width` numbers of column j. Columns are `size` bytes apart.
+    scores[j] = factor times the sum that compute(builder, sum, column, *queries) accumulates over
+    the `width` numbers of column j. Columns are `size` bytes apart.
     """
 
     def generate(b: Builder, scores: Value, *rest: Value) -> None:
@@ -136,7 +156,9 @@ def _score_kernel(n_queries: int, compute: Callable[..., Value], factor: float =
             lane_indices = _lane_indices(range(N_SIDE_BY_SIDE))
             lanes = b.icmp_signed("<", lane_indices, b.shuffle_vector(count, count, lane_indices))
             four_scores = b.bitcast(pointer(b, scores, FLOAT, first), _SCORE_VECTOR.as_pointer())
-            scaled = b.fmul(_reduce_four(b, sums), ir.Constant(_SCORE_VECTOR, [factor] * N_SIDE_BY_SIDE))
+            scaled = b.fmul(
+                _reduce_four(b, sums), ir.Constant(_SCORE_VECTOR, [factor] * N_SIDE_BY_SIDE)
+            )
             arguments = [scaled, four_scores, ir.Constant(INT32, 4), lanes]
             call(b, f"llvm.masked.store.v{N_SIDE_BY_SIDE}f32.p0", ir.VoidType(), arguments)
             return []
@@ -147,13 +169,15 @@ def _score_kernel(n_queries: int, compute: Callable[..., Value], factor: float =
 
 
 def _weighted_kernel() -> Any:
-    """Return a kernel (y, x, size, weights, n, width): y (width,) += the sum of weights[j] x[j] over n
-    columns.
+    """Return a kernel (y, x, size, weights, n, width): y (width,) += the sum of weights[j] x[j]
+    over n columns.
 
     Columns are `size` bytes apart; they are added in their order.
     """
 
-    def generate(b: Builder, y: Value, x: Value, size: Value, weights: Value, n: Value, width: Value) -> None:
+    def generate(
+        b: Builder, y: Value, x: Value, size: Value, weights: Value, n: Value, width: Value
+    ) -> None:
         def some(first: Value, n_columns: int) -> list[Value]:
             columns = [b.add(first, const_int(j)) for j in range(n_columns)]
             factors = [broadcast(b, b.load(pointer(b, weights, FLOAT, j))) for j in columns]
@@ -178,23 +202,28 @@ def _weighted_kernel() -> Any:
 
 dot = reduce_kernel(2, 0, _product)  # (x, y, n) -> x . y
 dot_columns = _score_kernel(1, _product)  # (scores, x, columns, size, n, width): x . column
-# (scores, q, v, columns, size, n, width): v . (tanh(a + b) - 1) from q = exp(2 a) and columns of exp(2 b),
-# where neither overflows. The sum of v that is missing does not change the softmax.
+# (scores, q, v, columns, size, n, width): v . (tanh(a + b) - 1) from q = exp(2 a) and columns of
+# exp(2 b), where neither overflows. The sum of v that is missing does not change the softmax.
 additive_columns = _score_kernel(2, _additive, 2.0)
-additive_columns_int8 = _score_kernel(2, _approximate_additive if FEATURES.get("avx512f") else _additive, 2.0)
+additive_columns_int8 = _score_kernel(
+    2, _approximate_additive if FEATURES.get("avx512f") else _additive, 2.0
+)
 add_weighted = _weighted_kernel()
 
 
 @compiled
 def write_centre(model: ModelBuffers, slot: int, position: int, bound: int, d: int) -> None:
-    """Execute Op.CENTRE: store a row's position at d, at most that of the last column (see n_visible)."""
+    """Execute Op.CENTRE: store a row's position at d, at most that of the last column (see
+    n_visible)."""
     store_float(d, 0, np.float32(min(position, n_visible(model, slot, bound) - 1)))
 
 
 @compiled
-def predict_centre(model: ModelBuffers, slot: int, a: int, v: int, n: int, bound: int, d: int) -> None:
-    """Execute Op.PREDICT_CENTRE: store a row's centre of attention, n_visible * sigmoid(a . v), at d. a, v:
-    addresses of n numbers."""
+def predict_centre(
+    model: ModelBuffers, slot: int, a: int, v: int, n: int, bound: int, d: int
+) -> None:
+    """Execute Op.PREDICT_CENTRE: store a row's centre of attention, n_visible * sigmoid(a . v), at
+    d. a, v: addresses of n numbers."""
     share = np.float32(1) / np.float32(1 + math.exp(-dot(a, v, n)))
     store_float(d, 0, np.float32(np.float32(n_visible(model, slot, bound)) * share))
 
@@ -204,15 +233,19 @@ def attend_dot(
     model: ModelBuffers, ctx: ThreadContext, slot: int, d: int, width: int, query: int, k: int, v: int, root:
     int, centre: int, window: int, bell: int,
 ) -> None:  # fmt: skip
-    """Execute Op.ATTEND_DOT (dot-product attention) for a row. width: of the result, at d. k, v: items of the
-    memory. root: multiply it by the root of the source length. centre: address of the window's centre.
-    window: columns on each side of it, 0: all columns. bell: see program.instructions.GaussianUse."""
+    """Execute Op.ATTEND_DOT (dot-product attention) for a row. width: of the result, at d. k, v:
+    items of the memory. root: multiply it by the root of the source length. centre: address of the
+    window's centre.
+    window: columns on each side of it, 0: all columns. bell: see program.instructions.GaussianUse.
+    """
     first, last = window_range(n_visible(model, slot, 0), centre, window)
     n_query = model.items[k, 1]
     if model.items[k, 2] == KEYS:
         room = ctx.scratch + 4 * padded(last)
         scales = item_scales(model, slot, k)
-        linear_row(query, item_address(model, slot, k), n_query, ctx.scratch, last, False, scales, room)
+        linear_row(
+            query, item_address(model, slot, k), n_query, ctx.scratch, last, False, scales, room
+        )
     else:
         keys = item_column(model, slot, k, first)
         dot_columns(ctx.scratch, query, keys, 4 * n_query, last - first, n_query)
@@ -225,8 +258,9 @@ def attend_additive(
     model: ModelBuffers, ctx: ThreadContext, slot: int, d: int, width: int, query: int, w: int, k: int, v:
     int, centre: int, window: int, bell: int,
 ) -> None:  # fmt: skip
-    """Execute Op.ATTEND_ADDITIVE (additive attention) for a row; arguments as of attend_dot. The query is
-    overwritten. w: offset, in bytes, of the vector that the tanh of query + key is multiplied by."""
+    """Execute Op.ATTEND_ADDITIVE (additive attention) for a row; arguments as of attend_dot. The
+    query is overwritten. w: offset, in bytes, of the vector that the tanh of query + key is
+    multiplied by."""
     first, last = window_range(n_visible(model, slot, 0), centre, window)
     n_query, weights = model.items[k, 1], model.weights + w
     keys = item_column(model, slot, k, first)
@@ -249,8 +283,9 @@ def attend_location(
     model: ModelBuffers, ctx: ThreadContext, slot: int, d: int, width: int, scores: int, bound: int, v: int,
     twice: int, centre: int, window: int, bell: int,
 ) -> None:  # fmt: skip
-    """Execute Op.ATTEND_LOCATION for a row: attention whose scores, one a column, are given at an address;
-    other arguments as of attend_dot. bound: number of scores. twice: whether they pass two softmaxes."""
+    """Execute Op.ATTEND_LOCATION for a row: attention whose scores, one a column, are given at an
+    address; other arguments as of attend_dot. bound: number of scores. twice: whether they pass two
+    softmaxes."""
     first, last = window_range(n_visible(model, slot, bound), centre, window)
     if last > first:
         copy(ctx.scratch, scores + 4 * first, last - first)
@@ -268,9 +303,11 @@ def n_visible(model: ModelBuffers, slot: int, bound: int) -> int:
 
 @compiled
 def window_range(n: int, centre: int, window: int) -> tuple[int, int]:
-    """Return the range of columns (first, last + 1), of n, that are at most `window` from the centre.
+    """Return the range of columns (first, last + 1), of n, that are at most `window` from the
+    centre.
 
-    centre: address of a float32. Window 0 means all; so does NaN there, which makes their Gaussians NaN.
+    centre: address of a float32. Window 0 means all; so does NaN there, which makes their Gaussians
+    NaN.
     """
     if window == 0:
         return 0, n
@@ -285,10 +322,12 @@ def weighted_mean(
     model: ModelBuffers, scores: int, slot: int, first: int, last: int, v: int, width: int, factor: float, d:
     int, centre: int, window: int, bell: int,
 ) -> None:  # fmt: skip
-    """Store at d factor times the mean of the columns of item v, weighted by the softmax of the scores.
+    """Store at d factor times the mean of the columns of item v, weighted by the softmax of the
+    scores.
 
-    The scores, which begin with that of column `first`, are replaced by the weights times the factor. d is
-    zero if there are no columns. bell: whether and where a Gaussian applies, see instructions.GaussianUse.
+    The scores, which begin with that of column `first`, are replaced by the weights times the
+    factor. d is zero if there are no columns. bell: whether and where a Gaussian applies, see
+    instructions.GaussianUse.
     """
     zero(d, width)
     n = last - first
@@ -314,7 +353,8 @@ def weighted_mean(
 
 @compiled
 def apply_gaussian(x: int, n: int, centre: float, window: int) -> None:
-    """Multiply n numbers x by a Gaussian around index `centre` with the standard deviation window / 2."""
+    """Multiply n numbers x by a Gaussian around index `centre` with the standard deviation window /
+    2."""
     for j in range(n):
         distance = (j - centre) / window
         store_float(x, j, np.float32(load_float(x, j) * math.exp(-2 * distance * distance)))

@@ -1,7 +1,7 @@
 """A spinning barrier for threads that run compiled code without the interpreter lock.
 
-The threads of a decoder step wait for each other dozens of times, each time for a few microseconds. Putting a
-thread to sleep costs more than that.
+The threads of a decoder step wait for each other dozens of times, each time for a few microseconds.
+Putting a thread to sleep costs more than that.
 """
 
 from __future__ import annotations
@@ -11,14 +11,22 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
-from bytenmt.decoding.cpu.kernels.simd import INT64, X86, Builder, Value, call, emit_function, pointer
+from bytenmt.decoding.cpu.kernels.simd import (
+    INT64,
+    X86,
+    Builder,
+    Value,
+    call,
+    emit_function,
+    pointer,
+)
 from bytenmt.jit import compiled
 
 COUNTERS = 16  # int64 numbers of a barrier, initially zero: two cache lines, one for each counter
 _ARRIVED, _ROUND = 0, 8  # indices of the counters
 ABORTED = 9  # index of a flag: not 0 if a thread has failed and the others must not wait for it
-# Checks before a thread yields its core: some 3 microseconds. If two of the threads share a core, every wait
-# wastes that time; with 4000 checks it was nine tenths of all time.
+# Checks before a thread yields its core: some 3 microseconds. If two of the threads share a core,
+# every wait wastes that time; with 4000 checks it was nine tenths of all time.
 _MAX_CHECKS = 200
 # With more threads than cores, the others never arrive unless this one yields.
 _yield_core: Any = types.ExternalFunction("sched_yield", types.int32())
@@ -43,17 +51,19 @@ def _pause(b: Builder) -> None:
 
 _read = emit_function(2, 0, _load, types.int64)  # (address, index) -> the number there
 _write = emit_function(3, 0, _store)  # (address, index, number)
-_increase = emit_function(3, 0, _add, types.int64)  # (address, index, increment) -> the number before
+_increase = emit_function(
+    3, 0, _add, types.int64
+)  # (address, index, increment) -> the number before
 _pause_core = emit_function(0, 0, _pause)
 
 
 @compiled
 def barrier(counters: int, n_threads: int) -> bool:
-    """Wait until all n_threads threads have called it and return True; False if a thread has failed: then
-    the caller must return.
+    """Wait until all n_threads threads have called it and return True; False if a thread has
+    failed: then the caller must return.
 
-    counters: address of COUNTERS int64 numbers, zero before the first use. A thread that fails sets the one
-    at index ABORTED to 1.
+    counters: address of COUNTERS int64 numbers, zero before the first use. A thread that fails sets
+    the one at index ABORTED to 1.
     """
     if n_threads == 1:
         return True

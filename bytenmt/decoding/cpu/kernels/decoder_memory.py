@@ -24,9 +24,9 @@ from bytenmt.decoding.cpu.kernels.panels import PANEL, STEP_BYTES, ZERO
 from bytenmt.decoding.cpu.kernels.simd import INT8, INT64, Builder, Value, emit_function, pointer
 from bytenmt.jit import compiled, inlined
 
-# Kinds of memory items. FLAT: columns of numbers, one after another. KEYS and VALUES: a matrix of int8 panels
-# (panels.py), whose outputs are the columns for keys, and whose inputs are the columns for values. There is
-# room for whole panels, and the scales of the columns follow them.
+# Kinds of memory items. FLAT: columns of numbers, one after another. KEYS and VALUES: a matrix of
+# int8 panels (panels.py), whose outputs are the columns for keys, and whose inputs are the columns
+# for values. There is room for whole panels, and the scales of the columns follow them.
 FLAT, KEYS, VALUES = range(3)
 
 
@@ -34,20 +34,31 @@ def _emit_store_byte(b: Builder, x: Value, i: Value, byte: Value) -> None:
     b.store(b.trunc(byte, INT8), pointer(b, x, INT8, i))
 
 
-_load_byte = emit_function(2, 0, lambda b, x, i: b.zext(b.load(pointer(b, x, INT8, i)), INT64), types.int64)
+_load_byte = emit_function(
+    2, 0, lambda b, x, i: b.zext(b.load(pointer(b, x, INT8, i)), INT64), types.int64
+)
 _store_byte = emit_function(3, 0, _emit_store_byte)  # (x, i, byte)
 
 
 @inlined
 def gather_taps(
-    model: ModelBuffers, rows: Rows, step: int, ring: int, row: int, d: int, a: int, a_stride: int, taps: int
+    model: ModelBuffers,
+    rows: Rows,
+    step: int,
+    ring: int,
+    row: int,
+    d: int,
+    a: int,
+    a_stride: int,
+    taps: int,
 ) -> None:
-    """Copy the inputs (taps) of a causal convolution at a row to d, oldest first; store the newest, at a, in
-    ring buffer number `ring`, which also gives their width and dilation.
+    """Copy the inputs (taps) of a causal convolution at a row to d, oldest first; store the newest,
+    at a, in ring buffer number `ring`, which also gives their width and dilation.
 
-    d, a: addresses; a is this row's input. taps: their number, the newest included; those before the text
-    are zero. step: the first position of the sentence in this pass. Taps before it are read from the ring of
-    the ancestor beam, later ones from earlier rows of this pass, a_stride floats apart.
+    d, a: addresses; a is this row's input. taps: their number, the newest included; those before
+    the text are zero. step: the first position of the sentence in this pass. Taps before it are
+    read from the ring of the ancestor beam, later ones from earlier rows of this pass, a_stride
+    floats apart.
     """
     capacity, width, dilation = model.rings[ring, 1], model.rings[ring, 2], model.rings[ring, 3]
     position = rows.position[row]
@@ -55,7 +66,9 @@ def gather_taps(
     for tap in range(taps - 1):  # prefetch what this row will read from the next ring
         column = position + ahead - (taps - 1 - tap) * model.rings[following, 3]
         if 0 <= column < step:
-            prefetch_range(ring_column(model, rows, following, row, column), 4 * model.rings[following, 2])
+            prefetch_range(
+                ring_column(model, rows, following, row, column), 4 * model.rings[following, 2]
+            )
     for tap in range(taps - 1):
         column = position - (taps - 1 - tap) * dilation
         if column < 0:
@@ -71,8 +84,8 @@ def gather_taps(
 
 @inlined
 def ring_column(model: ModelBuffers, rows: Rows, ring: int, row: int, position: int) -> int:
-    """Return the address of the column of a row's text at an earlier position, in ring buffer `ring` of the
-    beam that wrote this position."""
+    """Return the address of the column of a row's text at an earlier position, in ring buffer
+    `ring` of the beam that wrote this position."""
     n_beams, history = model.n_rows // len(model.columns), model.ancestors.shape[2]
     slot, beam = rows.owner[row], rows.beam[row]
     if n_beams > 1:
@@ -91,8 +104,8 @@ def ring_entry(model: ModelBuffers, ring: int, row: int, index: int) -> int:
 
 @compiled
 def inherit_ancestors(model: ModelBuffers, slot: int, parents: Ints, position: int) -> None:
-    """Update model.ancestors (whose ring buffers hold a beam's past) before a step: each beam of a slot takes
-    those of its parent in the step before, and is its own at the new position."""
+    """Update model.ancestors (whose ring buffers hold a beam's past) before a step: each beam of a
+    slot takes those of its parent in the step before, and is its own at the new position."""
     n_beams, history = len(parents), model.ancestors.shape[2]
     now, before = model.ancestors[position & 1], model.ancestors[1 - (position & 1)]
     for beam in range(n_beams):
@@ -104,9 +117,12 @@ def inherit_ancestors(model: ModelBuffers, slot: int, parents: Ints, position: i
 
 @compiled
 def state_address(model: ModelBuffers, k: int, bank: int, row: int) -> int:
-    """Return the address of recurrent state k of a row in bank 0 or 1: a step reads one, writes the other."""
+    """Return the address of recurrent state k of a row in bank 0 or 1: a step reads one, writes the
+    other."""
     start, width = model.states[k, 0], model.states[k, 1]
-    address: int = model.hidden + 4 * (start * 2 * model.n_rows + (bank * model.n_rows + row) * width)
+    address: int = model.hidden + 4 * (
+        start * 2 * model.n_rows + (bank * model.n_rows + row) * width
+    )
     return address
 
 
@@ -114,8 +130,8 @@ def state_address(model: ModelBuffers, k: int, bank: int, row: int) -> int:
 def item_address(model: ModelBuffers, slot: int, k: int) -> int:
     """Return the address of item k (a row of model.items) of a slot's encoder memory.
 
-    An item has a vector for each source column: FLAT float32 columns one after another, KEYS and VALUES a
-    matrix of int8 panels.
+    An item has a vector for each source column: FLAT float32 columns one after another, KEYS and
+    VALUES a matrix of int8 panels.
     """
     before = model.items[k, 0] * padded(model.columns[slot])
     first: int = model.memory + 4 * (model.memory_offset[slot] + before)
@@ -124,14 +140,16 @@ def item_address(model: ModelBuffers, slot: int, k: int) -> int:
 
 @inlined
 def item_column(model: ModelBuffers, slot: int, k: int, column: int) -> int:
-    """Return the address of a column of item k of a slot's encoder memory; for items of the kind FLAT."""
+    """Return the address of a column of item k of a slot's encoder memory; for items of the kind
+    FLAT."""
     address: int = item_address(model, slot, k) + 4 * model.items[k, 1] * column
     return address
 
 
 @inlined
 def item_scales(model: ModelBuffers, slot: int, k: int) -> int:
-    """Return the address of the scales, float32, of item k of a slot's encoder memory; for int8 items."""
+    """Return the address of the scales, float32, of item k of a slot's encoder memory; for int8
+    items."""
     n, width, kind = model.columns[slot], model.items[k, 1], model.items[k, 2]
     n_outputs, n_inputs = (n, width) if kind == KEYS else (width, n)
     return item_address(model, slot, k) + padded(n_outputs) // PANEL * int8_panel_bytes(n_inputs)
@@ -145,7 +163,8 @@ def int8_panel_bytes(n_inputs: int) -> int:
 
 @compiled
 def store_column(model: ModelBuffers, slot: int, k: int, column: int, x: int, scratch: int) -> None:
-    """Store a vector x as a column of item k of a slot's encoder memory, rounded to int8 for KEYS and VALUES.
+    """Store a vector x as a column of item k of a slot's encoder memory, rounded to int8 for KEYS
+    and VALUES.
     scratch: address of temporary memory for a prepared row (see microkernels.Int8)."""
     width, kind = model.items[k, 1], model.items[k, 2]
     if kind == FLAT:
@@ -158,12 +177,15 @@ def store_column(model: ModelBuffers, slot: int, k: int, column: int, x: int, sc
     for i in range(width):
         output, input_ = (column, i) if kind == KEYS else (i, column)
         step = address + (output >> 6) * size + (input_ >> 2) * STEP_BYTES
-        _store_byte(step, ((output & 63) << 2) + (input_ & 3), _load_byte(scratch + ROW_HEADER, i) ^ ZERO)
+        _store_byte(
+            step, ((output & 63) << 2) + (input_ & 3), _load_byte(scratch + ROW_HEADER, i) ^ ZERO
+        )
 
 
 @compiled
 def fixed_address(model: ModelBuffers, slot: int, k: int) -> int:
-    """Return the address of part k of a slot's encoder memory that has one vector for the whole source."""
+    """Return the address of part k of a slot's encoder memory that has one vector for the whole
+    source."""
     after = model.item_floats * padded(model.columns[slot])
     address: int = model.memory + 4 * (model.memory_offset[slot] + after + model.fixed[k, 0])
     return address

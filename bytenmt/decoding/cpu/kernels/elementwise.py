@@ -1,7 +1,9 @@
-"""Elementwise functions and reductions of contiguous float32 numbers, called from compiled code by address.
+"""Elementwise functions and reductions of contiguous float32 numbers, called from compiled code by
+address.
 
-The destination comes first; it may be one of the sources, but not overlap one. A result has the same bits
-wherever a number stands in its row. NaN stays NaN. Functions whose name begins with `emit_` emit LLVM IR.
+The destination comes first; it may be one of the sources, but not overlap one. A result has the
+same bits wherever a number stands in its row. NaN stays NaN. Functions whose name begins with
+`emit_` emit LLVM IR.
 """
 
 from __future__ import annotations
@@ -34,13 +36,15 @@ from bytenmt.decoding.cpu.kernels.simd import (
 )
 from bytenmt.jit import compiled
 
-# exp(x) = 2^n exp(r), |r| <= ln(2)/2: n from adding a number so large that its last bit is worth one;
-# ln(2) in two parts, of which n times the first is exact. The polynomial is that of Cephes' expf.
+# exp(x) = 2^n exp(r), |r| <= ln(2)/2: n from adding a number so large that its last bit is worth
+# one; ln(2) in two parts, of which n times the first is exact. The polynomial is that of Cephes'
+# expf.
 _TO_INTEGER = 1.5 * 2.0**23
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5)
 _EXP_RANGE = -104.0, 89.0  # beyond, the result is 0 or infinite
-# tanh(x) = x p(x^2) / q(x^2), 1 in float32 beyond the range; the coefficients are those of Eigen's ptanh.
+# tanh(x) = x p(x^2) / q(x^2), 1 in float32 beyond the range; the coefficients are those of Eigen's
+# ptanh.
 _TANH_RANGE = 7.90531110763549805
 _TANH_P = (
     -2.76076847742355e-16,
@@ -106,8 +110,9 @@ def emit_tanh(b: Builder, x: Value) -> Value:
 
 
 def map_kernel(n_sources: int, n_floats: int, compute: Callable[..., Value]) -> Any:
-    """Return a kernel (y, sources …, n, floats …) that sets y[i] = compute(builder, *sources[i], *floats).
-    y and the sources are addresses of n numbers each. compute emits LLVM code for vectors of 16 numbers."""
+    """Return a kernel (y, sources …, n, floats …) that sets y[i] = compute(builder, *sources[i],
+    *floats). y and the sources are addresses of n numbers each. compute emits LLVM code for vectors
+    of 16 numbers."""
 
     def generate(b: Builder, destination: Value, *rest: Value) -> None:
         sources, n = rest[:n_sources], rest[n_sources]
@@ -142,7 +147,8 @@ def reduce_kernel(
     """Return a kernel (sources …, n, floats …) -> float32 that reduces n numbers.
 
     compute(builder, accumulator, *sources, *floats): the accumulator after 16 more numbers. Four
-    accumulators take turns and are joined at the end by join(builder, x, y). start: their initial value.
+    accumulators take turns and are joined at the end by join(builder, x, y). start: their initial
+    value.
     """
 
     def generate(b: Builder, *arguments: Value) -> Value:
@@ -150,13 +156,20 @@ def reduce_kernel(
         floats = [broadcast(b, value) for value in arguments[n_sources + 1 :]]
 
         def accumulate(value: Value, index: Value, n_left: Value | None = None) -> Value:
-            following = compute(b, value, *[load_part(b, x, index, n_left) for x in sources], *floats)
+            following = compute(
+                b, value, *[load_part(b, x, index, n_left) for x in sources], *floats
+            )
             return following if n_left is None else b.select(lane_mask(b, n_left), following, value)
 
         def four_vectors(index: Value, *sums: Value) -> list[Value]:
-            return [accumulate(value, b.add(index, const_int(k * LANES))) for k, value in enumerate(sums)]
+            return [
+                accumulate(value, b.add(index, const_int(k * LANES)))
+                for k, value in enumerate(sums)
+            ]
 
-        def one_vector(index: Value, n_left: Value | None, whole: Value, rest: Value) -> list[Value]:
+        def one_vector(
+            index: Value, n_left: Value | None, whole: Value, rest: Value
+        ) -> list[Value]:
             if n_left is None:
                 return [accumulate(whole, index), rest]
             return [whole, accumulate(rest, index, n_left)]
@@ -184,8 +197,8 @@ def _lstm_cell(b: Builder, c: Value, i: Value, f: Value, g: Value) -> Value:
 
 
 def _multiplicative(b: Builder, h: Value, g1: Value, g2: Value, g3: Value, u: Value) -> Value:
-    """Return g1 tanh(g2 h + g3 u) (Kalchbrenner et al. 2016), from the gates before sigma and u before
-    tanh."""
+    """Return g1 tanh(g2 h + g3 u) (Kalchbrenner et al. 2016), from the gates before sigma and u
+    before tanh."""
     new = b.fmul(emit_sigmoid(b, g3), emit_tanh(b, u))
     return b.fmul(emit_sigmoid(b, g1), emit_tanh(b, multiply_add(b, emit_sigmoid(b, g2), h, new)))
 
@@ -203,16 +216,22 @@ def _square(b: Builder, sum_: Value, x: Value, mean: Value) -> Value:
 tanh = map_kernel(1, 0, emit_tanh)  # (y, x, n)
 sigmoid = map_kernel(1, 0, emit_sigmoid)  # (y, x, n)
 relu = map_kernel(1, 0, lambda b, x: at_least(b, x, 0.0))  # (y, x, n)
-glu = map_kernel(2, 0, lambda b, x, gate: b.fmul(x, emit_sigmoid(b, gate)))  # (y, a, b, n): a * sigmoid(b)
+glu = map_kernel(
+    2, 0, lambda b, x, gate: b.fmul(x, emit_sigmoid(b, gate))
+)  # (y, a, b, n): a * sigmoid(b)
 add = map_kernel(2, 0, _plus)  # (y, a, b, n): a + b
 multiply = map_kernel(2, 0, lambda b, x, y: b.fmul(x, y))  # (y, a, b, n): a * b
-add_product = map_kernel(3, 0, lambda b, x, y, z: multiply_add(b, y, z, x))  # (y, a, b, c, n): a + b * c
+add_product = map_kernel(
+    3, 0, lambda b, x, y, z: multiply_add(b, y, z, x)
+)  # (y, a, b, c, n): a + b * c
 scale = map_kernel(1, 1, lambda b, x, factor: b.fmul(x, factor))  # (y, x, n, factor): x * factor
 gru_keep = map_kernel(
     3, 0, _gru_keep
 )  # (y, z, g, h, n), before sigma and tanh: sigma(z) h + (1 - sigma(z)) tanh(g)
 gru_take = map_kernel(3, 0, _gru_take)  # (y, z, g, h, n): (1 - sigma(z)) h + sigma(z) tanh(g)
-_exp_shifted = map_kernel(1, 1, lambda b, x, shift: emit_exp(b, b.fsub(x, shift)))  # (y, x, n, shift)
+_exp_shifted = map_kernel(
+    1, 1, lambda b, x, shift: emit_exp(b, b.fsub(x, shift))
+)  # (y, x, n, shift)
 _multiplicative_unit = map_kernel(5, 0, _multiplicative)
 _lstm_cells = map_kernel(4, 0, _lstm_cell)
 _lstm_outputs = map_kernel(2, 0, lambda b, o, c: b.fmul(emit_sigmoid(b, o), emit_tanh(b, c)))
@@ -238,7 +257,8 @@ def softmax(y: int, x: int, n: int) -> None:
 
 @compiled
 def layer_norm(y: int, x: int, gain: int, bias: int, n: int, epsilon: float) -> None:
-    """Set y = (x - mean) / sqrt(variance + epsilon) * gain + bias for n numbers; all others are addresses."""
+    """Set y = (x - mean) / sqrt(variance + epsilon) * gain + bias for n numbers; all others are
+    addresses."""
     mean = np.float32(row_sum(x, n) / np.float32(n))
     variance = squared_distances(x, n, mean) / np.float32(n)
     factor = np.float32(1) / np.sqrt(np.float32(variance + np.float32(epsilon)))
@@ -247,8 +267,9 @@ def layer_norm(y: int, x: int, gain: int, bias: int, n: int, epsilon: float) -> 
 
 @compiled
 def multiplicative(y: int, maps: int, h: int, n: int) -> None:
-    """Set y to the multiplicative unit g1 tanh(g2 h + g3 u) of h, n numbers (ByteNet, Kalchbrenner et al.
-    2016). maps: address of g1, g2, g3 and u, one after another, before their sigmoids and tanh."""
+    """Set y to the multiplicative unit g1 tanh(g2 h + g3 u) of h, n numbers (ByteNet, Kalchbrenner
+    et al. 2016). maps: address of g1, g2, g3 and u, one after another, before their sigmoids and
+    tanh."""
     _multiplicative_unit(y, h, maps, maps + 4 * n, maps + 8 * n, maps + 12 * n, n)
 
 

@@ -1,8 +1,9 @@
 """Matrix products of rows with packed panels of weights, called from compiled code by address.
 
-The bits of an output depend on its row, its weights and its base alone, not on the rows and panels that share
-the call: it is a sum of multiply-adds in the order of the inputs, beginning with zero, and the base is added
-last. panels.py packs the weights; microkernels.py has the inner step for each precision.
+The bits of an output depend on its row, its weights and its base alone, not on the rows and panels
+that share the call: it is a sum of multiply-adds in the order of the inputs, beginning with zero,
+and the base is added last. panels.py packs the weights; microkernels.py has the inner step for each
+precision.
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ from bytenmt.jit import compiled
 
 _VECTORS = PANEL // LANES  # per panel
 _PANEL_BYTES = STEP_BYTES  # of one row's outputs for a panel, too
-_TILE = 96  # rows that are multiplied with a panel before the next panel; scratch memory holds as many
-# With AVX-512, 32 registers of 16 numbers hold 24 sums beside their operands. Elsewhere a vector takes two or
-# four of 16 registers: there a block is many rows with one vector of outputs.
+_TILE = (
+    96  # rows that are multiplied with a panel before the next panel; scratch memory holds as many
+)
+# With AVX-512, 32 registers of 16 numbers hold 24 sums beside their operands. Elsewhere a vector
+# takes two or four of 16 registers: there a block is many rows with one vector of outputs.
 _WIDE = FEATURES.get("avx512f", False)
 _SUMS = 24
 _PREFETCH_BYTES = 4096  # how far ahead weights are prefetched that only one row uses: a page
@@ -45,7 +48,8 @@ _PREFETCH_BYTES = 4096  # how far ahead weights are prefetched that only one row
 class _GemmArguments:
     """The arguments of the kernels below: rows of inputs, panels of weights, and rows of outputs.
 
-    x, w, y, base (0: none), scales: addresses. x_bytes, y_bytes, base_bytes: from one row to the next.
+    x, w, y, base (0: none), scales: addresses. x_bytes, y_bytes, base_bytes: from one row to the
+    next.
     size: bytes of the weights of a panel; n_steps: steps of the sum over its inputs.
     """
 
@@ -138,7 +142,9 @@ def _gemm_kernel(kind: Fp32) -> Any:
                             n * _VECTORS * len(kind.initial_sums) == _SUMS
                         )  # long enough to prefetch the next panel
                         ahead = there.size if full else None
-                        _emit_block(kind, there.offset(const_int(0), row, const_int(0)), n, _VECTORS, ahead)
+                        _emit_block(
+                            kind, there.offset(const_int(0), row, const_int(0)), n, _VECTORS, ahead
+                        )
                         return []
 
                     def narrow(part: Value) -> list[Value]:
@@ -168,7 +174,11 @@ def _gemv_kernel(kind: Fp32) -> Any:
             panel = b.sdiv(first, const_int(_VECTORS))
             outputs, weights = b.mul(first, const_int(4 * LANES)), b.mul(panel, everything.size)
             _emit_block(
-                kind, everything.offset(outputs, const_int(0), weights), 1, n, const_int(_PREFETCH_BYTES)
+                kind,
+                everything.offset(outputs, const_int(0), weights),
+                1,
+                n,
+                const_int(_PREFETCH_BYTES),
             )
             return []
 
@@ -190,7 +200,8 @@ _TOGETHER, _INPUT_BYTES = _INT8.inputs_per_step, _INT8.input_bytes
 
 
 def scratch_bytes(n_in: int, rows: int = _TILE) -> int:
-    """Return the bytes of temporary memory that linear_panels needs for up to `rows` rows of n_in inputs.
+    """Return the bytes of temporary memory that linear_panels needs for up to `rows` rows of n_in
+    inputs.
 
     They suffice for any precision; by default, for any number of rows.
     """
@@ -214,13 +225,15 @@ def linear_panels(
     scales: int,
     scratch: int,
 ) -> None:
-    """Set y[row, o] = base[row, o] + scale[o] * sum_i w[o, i] x[row, i] for the outputs o of a range of
-    panels.
+    """Set y[row, o] = base[row, o] + scale[o] * sum_i w[o, i] x[row, i] for the outputs o of a
+    range of panels.
 
-    Addresses are in bytes, strides in float32 numbers; panels first_panel to last_panel - 1 are computed.
+    Addresses are in bytes, strides in float32 numbers; panels first_panel to last_panel - 1 are
+    computed.
     x (rows, n_in) float32. w: panel 0 of a matrix packed in `precision`, FP32 or INT8 of panels.py.
     y (rows, panels * PANEL) float32.
-    base: address of numbers like those of y, 0 for zeros, y itself to accumulate; base_stride 0 for a bias.
+    base: address of numbers like those of y, 0 for zeros, y itself to accumulate; base_stride 0 for
+    a bias.
     scales: float32, for int8. scratch: scratch_bytes(n_in) bytes of this thread, not for fp32.
     """
     n_steps = n_in if precision == FP32 else (n_in + _TOGETHER - 1) // _TOGETHER
@@ -249,10 +262,13 @@ def linear_panels(
 
 
 @compiled
-def linear_row(x: int, w: int, n_in: int, y: int, n_out: int, wide: bool, scales: int, scratch: int) -> None:
+def linear_row(
+    x: int, w: int, n_in: int, y: int, n_out: int, wide: bool, scales: int, scratch: int
+) -> None:
     """Set y[o] = scale[o] * sum_i w[o, i] x[i]: a single row of linear_panels, with int8 weights.
 
-    wide: round inputs to 16 bits, see microkernels.Int8Wide. y and scales have room for whole vectors;
+    wide: round inputs to 16 bits, see microkernels.Int8Wide. y and scales have room for whole
+    vectors;
     scratch: scratch_bytes(n_in, 1) bytes.
     """
     size = (n_in + 3) // 4 * _PANEL_BYTES

@@ -1,8 +1,9 @@
-"""The inner step of a matrix product in each precision: how rows are prepared, and how sums are updated.
+"""The inner step of a matrix product in each precision: how rows are prepared, and how sums are
+updated.
 
-gemm.py builds loops from it. int8 rounds the inputs of a row to integers relative to its largest, and
-multiplies them with the weights in exact integers: of 8 bits where the machine has VNNI, elsewhere of 16
-bits. Layouts are those of panels.py.
+gemm.py builds loops from it. int8 rounds the inputs of a row to integers relative to its largest,
+and multiplies them with the weights in exact integers: of 8 bits where the machine has VNNI,
+elsewhere of 16 bits. Layouts are those of panels.py.
 """
 
 from __future__ import annotations
@@ -46,17 +47,21 @@ _BYTES = ir.VectorType(INT8, LANES)
 class Fp32:
     """The inner step of a matrix product in float32, as methods that emit LLVM code for gemm.py.
 
-    A step adds the products of `inputs_per_step` inputs to 16 sums. Subclasses are for other precisions.
+    A step adds the products of `inputs_per_step` inputs to 16 sums. Subclasses are for other
+    precisions.
     """
 
     inputs_per_step: ClassVar[int] = 1  # inputs of an output that stand together in a panel
     input_bytes: ClassVar[int] = 0  # per input of a prepared row; 0: rows need no preparation
-    initial_sums: ClassVar[tuple[Value, ...]] = (splat(0.0),)  # the sums of 16 outputs before the first step
+    initial_sums: ClassVar[tuple[Value, ...]] = (
+        splat(0.0),
+    )  # the sums of 16 outputs before the first step
     scaled: ClassVar[bool] = False  # whether each output has a scale
     narrow_rows: ClassVar[int] = 6  # rows per block where there are 16 registers of 8 numbers
 
     def prepare(self, b: Builder, to: Value, x: Value, n_in: Value) -> None:
-        """Emit code that writes n_in numbers at x, padded to whole vectors, to `to` for `inputs` to read."""
+        """Emit code that writes n_in numbers at x, padded to whole vectors, to `to` for `inputs` to
+        read."""
         raise NotImplementedError
 
     def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
@@ -67,8 +72,11 @@ class Fp32:
         """Emit loads of a step's weights of the outputs 16 k to 16 k + 15; return them."""
         return [load(b, panel, _weight_index(b, step, k))]
 
-    def add(self, b: Builder, sums: Sequence[Value], x: Sequence[Value], w: Sequence[Value]) -> list[Value]:
-        """Emit the additions of a step: return the sums of 16 outputs after it. x, w: its inputs, weights."""
+    def add(
+        self, b: Builder, sums: Sequence[Value], x: Sequence[Value], w: Sequence[Value]
+    ) -> list[Value]:
+        """Emit the additions of a step: return the sums of 16 outputs after it. x, w: its inputs,
+        weights."""
         total = sums[0]
         for input_, weight in zip(x, w, strict=True):
             total = multiply_add(b, input_, weight, total)
@@ -80,11 +88,13 @@ class Fp32:
 
 
 class Int8(Fp32):
-    """Steps with int8 weights, and the inputs of a row rounded to integers x of 8 bits, by AVX-512 VNNI.
+    """Steps with int8 weights, and the inputs of a row rounded to integers x of 8 bits, by AVX-512
+    VNNI.
 
-    The instruction multiplies unsigned bytes, the weights plus 128, with signed bytes; 128 times the sum of
-    the inputs is subtracted from the result. A prepared row begins with a header of 64 bytes: the scale of x,
-    float32, and 128 times the sum of each of its parts, int32. Then follow the parts, int8.
+    The instruction multiplies unsigned bytes, the weights plus 128, with signed bytes; 128 times
+    the sum of the inputs is subtracted from the result. A prepared row begins with a header of 64
+    bytes: the scale of x, float32, and 128 times the sum of each of its parts, int32. Then follow
+    the parts, int8.
     """
 
     inputs_per_step = 4
@@ -102,13 +112,19 @@ class Int8(Fp32):
         return [integers]
 
     def interleave(self, b: Builder, parts: Sequence[Value]) -> Value:
-        """Return 16 inputs, in the parts that split_bytes made of them, as the bytes of a prepared row."""
+        """Return 16 inputs, in the parts that split_bytes made of them, as the bytes of a prepared
+        row."""
         return b.trunc(parts[0], _BYTES)
 
     def prepare(self, b: Builder, to: Value, x: Value, n_in: Value) -> None:
-        """Emit code that rounds n_in numbers at x to integers and writes them, after a header, to `to`."""
-        most = _map_row(b, x, n_in, [splat_int(0)], lambda _, values, most: [_larger(b, most, values)])[0]
-        most = reduce_lanes(b, most, lambda low, high: b.select(b.icmp_unsigned(">", low, high), low, high))
+        """Emit code that rounds n_in numbers at x to integers and writes them, after a header, to
+        `to`."""
+        most = _map_row(
+            b, x, n_in, [splat_int(0)], lambda _, values, most: [_larger(b, most, values)]
+        )[0]
+        most = reduce_lanes(
+            b, most, lambda low, high: b.select(b.icmp_unsigned(">", low, high), low, high)
+        )
         most = b.bitcast(most, FLOAT)
         # If all inputs are (almost) zero, or one is NaN, the scale alone determines the result.
         ordinary = b.fcmp_ordered(">", most, ir.Constant(FLOAT, _SMALLEST))
@@ -118,7 +134,9 @@ class Int8(Fp32):
 
         def write(place: Value, values: Value, *sums: Value) -> list[Value]:
             moved = b.fadd(b.fmul(values, factor), splat(_TO_INTEGER))
-            integers = b.sub(b.bitcast(moved, INT_VECTOR), b.bitcast(splat(_TO_INTEGER), INT_VECTOR))
+            integers = b.sub(
+                b.bitcast(moved, INT_VECTOR), b.bitcast(splat(_TO_INTEGER), INT_VECTOR)
+            )
             parts = self.split_bytes(b, integers)
             together = self.interleave(b, parts)
             destination = pointer(
@@ -134,7 +152,8 @@ class Int8(Fp32):
             b.store(value, pointer(b, to, INT32, const_int(1 + k)), align=4)
 
     def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
-        """Return the four inputs of a step, packed in `input_bytes` int32, each broadcast to all lanes."""
+        """Return the four inputs of a step, packed in `input_bytes` int32, each broadcast to all
+        lanes."""
         first = b.mul(step, const_int(self.input_bytes))
         return [
             _broadcast_from(b, row, INT32, b.add(first, const_int(ROW_HEADER // 4 + k)))
@@ -145,13 +164,20 @@ class Int8(Fp32):
         """Return the four weights of a step as bytes in an int32, one lane for each of 16 outputs."""
         return [b.bitcast(load(b, panel, _weight_index(b, step, k)), INT_VECTOR)]
 
-    def add(self, b: Builder, sums: Sequence[Value], x: Sequence[Value], w: Sequence[Value]) -> list[Value]:
-        """Add the dot products of four inputs and weights to the int32 sums, one vector a part of x."""
+    def add(
+        self, b: Builder, sums: Sequence[Value], x: Sequence[Value], w: Sequence[Value]
+    ) -> list[Value]:
+        """Add the dot products of four inputs and weights to the int32 sums, one vector a part of
+        x."""
         name = "llvm.x86.avx512.vpdpbusd.512"
-        return [call(b, name, INT_VECTOR, [sum_, w[0], part]) for sum_, part in zip(sums, x, strict=True)]
+        return [
+            call(b, name, INT_VECTOR, [sum_, w[0], part])
+            for sum_, part in zip(sums, x, strict=True)
+        ]
 
     def result(self, b: Builder, sums: Sequence[Value], row: Value) -> Value:
-        """Return 16 outputs: sums less 128 times those of the inputs, times the scale of the row's inputs."""
+        """Return 16 outputs: sums less 128 times those of the inputs, times the scale of the row's
+        inputs."""
         parts = [
             b.sitofp(b.sub(sum_, _broadcast_from(b, row, INT32, const_int(1 + k))), VECTOR)
             for k, sum_ in enumerate(sums)
@@ -163,7 +189,8 @@ class Int8(Fp32):
 class Int8Wide(Int8):
     """Steps as Int8, with inputs rounded to integers of 16 bits: x = 256 h + l, -128 <= h, l < 128.
 
-    Used for the weighted sum of attention, since a softmax has many small weights beside a large one.
+    Used for the weighted sum of attention, since a softmax has many small weights beside a large
+    one.
     """
 
     input_bytes = 2
@@ -176,18 +203,23 @@ class Int8Wide(Int8):
         return [h, b.sub(integers, b.shl(h, splat_int(8)))]
 
     def interleave(self, b: Builder, parts: Sequence[Value]) -> Value:
-        """Return 16 inputs as bytes: h of four inputs, l of the same four, h of the next four, and so on."""
+        """Return 16 inputs as bytes: h of four inputs, l of the same four, h of the next four, and
+        so on."""
         fours = ir.VectorType(INT32, LANES // 4)
         h, low = (b.bitcast(b.trunc(part, _BYTES), fours) for part in parts)
-        return b.shuffle_vector(h, low, ir.Constant(ir.VectorType(INT32, 8), [0, 4, 1, 5, 2, 6, 3, 7]))
+        return b.shuffle_vector(
+            h, low, ir.Constant(ir.VectorType(INT32, 8), [0, 4, 1, 5, 2, 6, 3, 7])
+        )
 
 
 class Int8InInt16(Int8):
-    """Steps with int8 weights and inputs of 16 bits, multiplied as 16-bit integers, on machines without VNNI.
+    """Steps with int8 weights and inputs of 16 bits, multiplied as 16-bit integers, on machines
+    without VNNI.
 
-    The weights plus 128 are unsigned bytes: those of inputs 0 and 2 of a step, and those of 1 and 3, become
-    pairs of 16 bits, and inputs stand in pairs, too. Sums wrap around in 32 bits, which is exact as long as
-    the final one fits: inputs of a row whose absolute values add up to too much are rounded to fewer bits.
+    The weights plus 128 are unsigned bytes: those of inputs 0 and 2 of a step, and those of 1 and
+    3, become pairs of 16 bits, and inputs stand in pairs, too. Sums wrap around in 32 bits, which
+    is exact as long as the final one fits: inputs of a row whose absolute values add up to too much
+    are rounded to fewer bits.
     """
 
     input_bytes = 2
@@ -195,8 +227,8 @@ class Int8InInt16(Int8):
     narrow_rows = 4
 
     def largest_integer(self, b: Builder, x: Value, n_in: Value, most: Value) -> Value:
-        """Return the integer, as float32, to which the largest |x| of a row, `most`, is rounded: so small
-        that the rounded |x| of the row add up to _MOST_ADDED at most."""
+        """Return the integer, as float32, to which the largest |x| of a row, `most`, is rounded: so
+        small that the rounded |x| of the row add up to _MOST_ADDED at most."""
 
         def add(_: Value, values: Value, total: Value) -> list[Value]:
             return [b.fadd(total, _size(b, values))]
@@ -215,12 +247,15 @@ class Int8InInt16(Int8):
         return b.shuffle_vector(words, words, ir.Constant(INT_VECTOR, order))
 
     def weights(self, b: Builder, panel: Value, step: Value, k: int) -> Sequence[Value]:
-        """Return the weights of inputs 0 and 2 of a step as pairs of 16 bits, then those of 1 and 3."""
+        """Return the weights of inputs 0 and 2 of a step as pairs of 16 bits, then those of 1 and
+        3."""
         fours = b.bitcast(load(b, panel, _weight_index(b, step, k)), _WORDS)
         even = b.and_(fours, ir.Constant(_WORDS, [0xFF] * (2 * LANES)))
         return [even, b.lshr(fours, ir.Constant(_WORDS, [8] * (2 * LANES)))]
 
-    def add(self, b: Builder, sums: Sequence[Value], x: Sequence[Value], w: Sequence[Value]) -> list[Value]:
+    def add(
+        self, b: Builder, sums: Sequence[Value], x: Sequence[Value], w: Sequence[Value]
+    ) -> list[Value]:
         """Return the sums of 16 outputs, int32, after the four inputs of a step."""
         total = sums[0]
         for input_, weight in zip(x, w, strict=True):
@@ -231,7 +266,9 @@ class Int8InInt16(Int8):
 def _add_pairs(b: Builder, x: Value, y: Value) -> Value:
     """Return x[2 i] y[2 i] + x[2 i + 1] y[2 i + 1] of 32 integers of 16 bits, as 16 of 32 bits."""
     wide = ir.VectorType(INT32, 2 * LANES)
-    product = b.mul(b.sext(x, wide), b.sext(y, wide))  # LLVM finds the instruction for it, as PMADDWD of x86
+    product = b.mul(
+        b.sext(x, wide), b.sext(y, wide)
+    )  # LLVM finds the instruction for it, as PMADDWD of x86
     even, odd = (ir.Constant(INT_VECTOR, list(range(first, 2 * LANES, 2))) for first in (0, 1))
     return b.add(b.shuffle_vector(product, product, even), b.shuffle_vector(product, product, odd))
 
@@ -244,18 +281,22 @@ def _size(b: Builder, values: Value) -> Value:
 ROW_HEADER = 64  # bytes before the inputs of a prepared row, see Int8
 _SMALLEST = 1e-30  # for larger x, 1 / x is finite
 _WORDS = ir.VectorType(INT16, 2 * LANES)
-_MOST_ADDED = 16.8e6  # sum of the inputs of 16 bits of a row: times 127 it fits 32 bits, rounding included
+_MOST_ADDED = (
+    16.8e6  # sum of the inputs of 16 bits of a row: times 127 it fits 32 bits, rounding included
+)
 _TO_INTEGER = 1.5 * 2.0**23  # adding it to a float32 rounds to integers in its last bits
 
 
 @compiled
 def row_bytes(n_in: int, input_bytes: int) -> int:
-    """Return the bytes of a prepared row: a header and n_in inputs of input_bytes, in whole cache lines."""
+    """Return the bytes of a prepared row: a header and n_in inputs of input_bytes, in whole cache
+    lines."""
     return ROW_HEADER + ((n_in + LANES - 1) // LANES * LANES * input_bytes + 63) // 64 * 64
 
 
 def _weight_index(b: Builder, step: Value, k: int) -> Value:
-    """Return where vector k of a step begins in a panel, in units of 4 bytes: a step is always 64 of them."""
+    """Return where vector k of a step begins in a panel, in units of 4 bytes: a step is always 64
+    of them."""
     return b.add(b.mul(step, const_int(PANEL)), const_int(k * LANES))
 
 
@@ -265,7 +306,8 @@ def _broadcast_from(b: Builder, row: Value, kind: Any, index: Value) -> Value:
 
 
 def _larger(b: Builder, most: Value, x: Value) -> Value:
-    """Return the larger of `most` and |x|, both as bits; the bits of NaN exceed those of any number."""
+    """Return the larger of `most` and |x|, both as bits; the bits of NaN exceed those of any
+    number."""
     size = b.and_(b.bitcast(x, INT_VECTOR), splat_int(0x7FFFFFFF))
     return b.select(b.icmp_unsigned(">", size, most), size, most)
 
@@ -277,5 +319,8 @@ def _map_row(b: Builder, x: Value, n_in: Value, carried: list[Value], body: Any)
     """
 
     return loop_with_tail(
-        b, n_in, carried, lambda place, left, *values: body(place, load_part(b, x, place, left), *values)
+        b,
+        n_in,
+        carried,
+        lambda place, left, *values: body(place, load_part(b, x, place, left), *values),
     )

@@ -1,7 +1,7 @@
 """Pack weight matrices into panels of 64 outputs, in float32 or int8.
 
-The 64 outputs of a panel stand together: the weights of one input, or in int8 of the four inputs that an
-instruction takes at once, are contiguous. gemm.py multiplies with panels.
+The 64 outputs of a panel stand together: the weights of one input, or in int8 of the four inputs
+that an instruction takes at once, are contiguous. gemm.py multiplies with panels.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ ZERO = 128  # the byte that stands for 0 in int8 panels, which are unsigned
 def pack(matrix: npt.NDArray[Any]) -> Bytes:
     """Return a matrix (n_out, n_in) in the order in which kernels read it, as bytes.
 
-    float32: [panel][input][64 outputs]; int8, without its scales: [panel][input / 4][64][4], where 128 is
-    added to the integers. The last panel is padded with zeros.
+    float32: [panel][input][64 outputs]; int8, without its scales: [panel][input / 4][64][4], where
+    128 is added to the integers. The last panel is padded with zeros.
     """
     n_out, n_in = matrix.shape
     values, together, zero = matrix, 1, 0  # together: inputs of an output that stand together

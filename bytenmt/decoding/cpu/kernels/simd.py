@@ -1,8 +1,9 @@
-"""Helpers to write kernels in LLVM IR: vectors of 16 float32 numbers, loads and stores by address, and loops.
+"""Helpers to write kernels in LLVM IR: vectors of 16 float32 numbers, loads and stores by address,
+and loops.
 
-`emit_function` makes a function that code compiled by Numba can call. Addresses are int64 and need not be
-aligned. On machines with narrower vectors LLVM splits a vector into several. Functions that take a builder
-emit instructions, and take and return LLVM values.
+`emit_function` makes a function that code compiled by Numba can call. Addresses are int64 and need
+not be aligned. On machines with narrower vectors LLVM splits a vector into several. Functions that
+take a builder emit instructions, and take and return LLVM values.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ X86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
 
 
 def _cpu_features() -> dict[str, bool]:
-    """Return the CPU features for which Numba compiles, by LLVM's names; empty on other machines than x86."""
+    """Return the CPU features for which Numba compiles, by LLVM's names; empty on other machines
+    than x86."""
     if not X86:
         return {}
     configured = numba.config.CPU_FEATURES  # type: ignore[attr-defined]
@@ -50,8 +52,8 @@ def emit_function(
 ) -> Any:
     """Return a function written in LLVM IR, which functions compiled by Numba can call.
 
-    Its arguments are n_addresses int64, then n_floats float32 numbers. generate(builder, *arguments) emits
-    its body and returns its result, or None. result: the Numba type of that.
+    Its arguments are n_addresses int64, then n_floats float32 numbers. generate(builder,
+    *arguments) emits its body and returns its result, or None. result: the Numba type of that.
     """
     parameters = [types.int64] * n_addresses + [types.float32] * n_floats
 
@@ -88,13 +90,15 @@ def pointer(builder: Builder, address: Value, kind: Any, index: Value | None = N
 
 
 def load(builder: Builder, address: Value, index: Value) -> Value:
-    """Emit the load of a vector of 16 float32 numbers, from element `index` of an array at an address."""
+    """Emit the load of a vector of 16 float32 numbers, from element `index` of an array at an
+    address."""
     element = pointer(builder, address, FLOAT, index)
     return builder.load(builder.bitcast(element, VECTOR.as_pointer()), align=4)
 
 
 def store(builder: Builder, value: Value, address: Value, index: Value) -> None:
-    """Emit the store of a vector of 16 float32 numbers, to element `index` of an array at an address."""
+    """Emit the store of a vector of 16 float32 numbers, to element `index` of an array at an
+    address."""
     element = pointer(builder, address, FLOAT, index)
     builder.store(value, builder.bitcast(element, VECTOR.as_pointer()), align=4)
 
@@ -102,7 +106,9 @@ def store(builder: Builder, value: Value, address: Value, index: Value) -> None:
 def broadcast(builder: Builder, scalar: Value) -> Value:
     """Return a vector whose 16 lanes are the same scalar, an LLVM value of any type."""
     kind = ir.VectorType(scalar.type, LANES)
-    first_lane = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(INT32, 0))
+    first_lane = builder.insert_element(
+        ir.Constant(kind, ir.Undefined), scalar, ir.Constant(INT32, 0)
+    )
     return builder.shuffle_vector(first_lane, ir.Constant(kind, ir.Undefined), splat_int(0))
 
 
@@ -114,13 +120,15 @@ def call(builder: Builder, name: str, kind: Any, arguments: Sequence[Value]) -> 
 
 
 def prefetch(builder: Builder, address: Value) -> None:
-    """Emit a prefetch of an address's cache line into the second-level cache; it need not be valid memory."""
+    """Emit a prefetch of an address's cache line into the second-level cache; it need not be valid
+    memory."""
     numbers = [ir.Constant(INT32, number) for number in (0, 2, 1)]  # read, locality, data cache
     call(builder, "llvm.prefetch.p0", ir.VoidType(), [pointer(builder, address, INT8), *numbers])
 
 
 def multiply_add(builder: Builder, a: Value, b: Value, c: Value) -> Value:
-    """Emit a * b + c of float32 vectors, fused where the machine has the instruction; return the result."""
+    """Emit a * b + c of float32 vectors, fused where the machine has the instruction; return the
+    result."""
     if FUSED:
         return call(builder, f"llvm.fma.v{LANES}f32", VECTOR, [a, b, c])
     return builder.fadd(builder.fmul(a, b), c)
@@ -172,7 +180,9 @@ def loop_with_tail(
     start: the first index, a multiple of 16; 0 if None. Returns `carried`.
     """
     end = builder.and_(width, const_int(-LANES))
-    _, *carried = loop(builder, end, LANES, carried, lambda index, *values: body(index, None, *values), start)
+    _, *carried = loop(
+        builder, end, LANES, carried, lambda index, *values: body(index, None, *values), start
+    )
     before = builder.basic_block
     with builder.if_then(builder.icmp_signed("<", end, width)):
         rest = body(end, builder.sub(width, end), *carried)
@@ -193,7 +203,8 @@ def lane_mask(builder: Builder, n: Value) -> Value:
 
 
 def load_part(builder: Builder, address: Value, index: Value, n_left: Value | None) -> Value:
-    """Emit a `load` of the first n_left lanes alone, all if None; the others are not read, and zero."""
+    """Emit a `load` of the first n_left lanes alone, all if None; the others are not read, and
+    zero."""
     if n_left is None:
         return load(builder, address, index)
     vector = builder.bitcast(pointer(builder, address, FLOAT, index), VECTOR.as_pointer())
@@ -201,7 +212,9 @@ def load_part(builder: Builder, address: Value, index: Value, n_left: Value | No
     return call(builder, f"llvm.masked.load.v{LANES}f32.p0", VECTOR, arguments)
 
 
-def store_part(builder: Builder, value: Value, address: Value, index: Value, n_left: Value | None) -> None:
+def store_part(
+    builder: Builder, value: Value, address: Value, index: Value, n_left: Value | None
+) -> None:
     """Emit a `store` of the first n_left lanes alone, all if None; the others are not written."""
     if n_left is None:
         return store(builder, value, address, index)
@@ -218,6 +231,8 @@ def reduce_lanes(builder: Builder, vector: Value, join: Callable[[Value, Value],
         places = ir.VectorType(INT32, width)
         nothing = ir.Constant(vector.type, ir.Undefined)
         low = builder.shuffle_vector(vector, nothing, ir.Constant(places, list(range(width))))
-        high = builder.shuffle_vector(vector, nothing, ir.Constant(places, list(range(width, 2 * width))))
+        high = builder.shuffle_vector(
+            vector, nothing, ir.Constant(places, list(range(width, 2 * width)))
+        )
         vector = join(low, high)
     return builder.extract_element(vector, ir.Constant(INT32, 0))

@@ -1,0 +1,48 @@
+"""Limits of size that cannot be met by denser code: lines of functions and of files, layout by ruff alone.
+
+Ruff holds the length of lines and the complexity of functions (pyproject.toml).
+"""
+
+import ast
+from pathlib import Path
+
+from source_tree import MODULES
+
+MAX_FUNCTION_LINES = 60
+MAX_FILE_LINES = 400
+
+
+def functions_over(text: str, limit: int) -> list[str]:
+    """The names of functions that have more lines than a limit, in the source of a file."""
+    return [
+        node.name
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno + 1 > limit
+    ]
+
+
+def source_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def test_functions_fit_a_screen() -> None:
+    long_ones = {
+        name: functions_over(source_of(path), MAX_FUNCTION_LINES) for name, path in MODULES.items()
+    }
+    assert {name: functions for name, functions in long_ones.items() if functions} == {}
+
+
+def test_files_are_one_subject() -> None:
+    n_lines = {name: source_of(path).count("\n") for name, path in MODULES.items()}
+    assert {name: n for name, n in n_lines.items() if n > MAX_FILE_LINES} == {}
+
+
+def test_layout_is_the_formatter_s() -> None:
+    assert [name for name, path in MODULES.items() if "fmt: skip" in source_of(path)] == []
+
+
+def test_a_long_function_is_found() -> None:
+    assert functions_over("def short():\n    pass\ndef long():\n    a = 1\n    b = 2\n", 2) == [
+        "long"
+    ]
