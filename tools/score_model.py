@@ -1,15 +1,14 @@
 """Score a translation model on text like that of its users.
 
-    python tools/score_model.py data/models/en-de --direction en-de --corpora corpora --json
-    en-de.json
+    python tools/score_model.py data/models/en-de --direction en-de --corpora corpora --json de.json
 
 Test sets: everyday sentences (Tatoeba) as they are, in upper case, title case and lower case, and
-with 5, 10 and 20 % of the source characters disturbed; strings and help of programs that the models
-have not seen; lines with placeholders and tags; and single words of interfaces
-(tools/interface_words.toml). "kept" is the share of the lines with kept spans
-(bytenmt/sentinels.py) whose translation has them all. "chrf_case_ignored" compares case-folded
-texts ("ß" is "ss"), so that it does not depend on the case of the output. BLEU of Korean is that of
-characters. Several models are used as an ensemble.
+with 5, 10 and 20 % of the source characters disturbed; everyday phrases, letters, signs; strings,
+help and documentation of programs that the models have not seen; news and encyclopaedia (FLORES);
+lines with placeholders and tags; and single words of interfaces (tools/interface_words.toml).
+"kept" is the share of the lines with kept spans (bytenmt/sentinels.py) whose translation has them
+all. "chrf_case_ignored" compares case-folded texts ("ß" is "ss"), so that it does not depend on the
+case of the output. BLEU of Korean is that of characters. Several models are used as an ensemble.
 """
 
 from __future__ import annotations
@@ -44,17 +43,24 @@ WORDS = Path(__file__).with_name("interface_words.toml")
 SENTENCES = {"de": "tatoeba-eng-deu", "ko": "tatoeba-eng-kor"}
 OTHERS = {
     "de": {
+        "phrases": ("phrases-eng-deu-kor", "test"),
         "uistrings": ("uistrings-eng-deu", "test"),
         "node-red": ("software-eng-deu", "test.node-red"),
         "libreoffice-help": ("software-eng-deu", "test.libreoffice-help"),
+        "docs": ("docs-eng-deu", "test"),
+        "flores": ("flores200-devtest", "devtest"),
         "spans": ("software-eng-deu", "test.spans"),
     },
     "ko": {
+        "phrases": ("phrases-eng-deu-kor", "test"),
         "node-red": ("software-eng-kor", "test.node-red"),
         "libreoffice-help": ("software-eng-kor", "test.libreoffice-help"),
+        "docs": ("docs-eng-kor", "test"),
+        "flores": ("flores200-devtest", "devtest"),
         "spans": ("software-eng-kor", "test.spans"),
     },
 }
+WHOLE = ("flores",)  # compared with the scores of other systems: --lines does not cut it
 
 Translate = Callable[[Sequence[str]], list[str]]
 
@@ -69,14 +75,14 @@ def scores(
     own, other = direction.split("-")
     foreign, tokenize = (other if own == "en" else own), ("char" if other == "ko" else "13a")
 
-    def read(corpus: str, name: str) -> tuple[list[str], list[str]]:
+    def read(corpus: str, name: str, n_lines: int | None) -> tuple[list[str], list[str]]:
         sides = (corpora / corpus / f"{name}.{side}" for side in (own, other))
         source, reference = (
             [line.decode() for line in islice(iter(TextFile.open(side)), n_lines)] for side in sides
         )
         return source, reference
 
-    sources, references = read(SENTENCES[foreign], "test")
+    sources, references = read(SENTENCES[foreign], "test", n_lines)
     found: dict[str, Any] = {"direction": direction, "lines": len(sources)}
     sentences = found["tatoeba"] = {"clean": _scored(translate(sources), references, tokenize)}
     for case in get_args(Case):
@@ -88,7 +94,7 @@ def scores(
         disturbed = [line.decode() for line in noisy_lines(encoded, share, letters, NOISE_SEED)]
         sentences[f"noise {share:g}"] = _scored(translate(disturbed), references, tokenize)
     for name, place in OTHERS[foreign].items():
-        sources, references = read(*place)
+        sources, references = read(*place, None if name in WHOLE else n_lines)
         translated = translate(sources)
         found[name] = {
             **_scored(translated, references, tokenize),
@@ -130,7 +136,7 @@ def kept_share(sources: Sequence[str], hypotheses: Sequence[str]) -> float:
 
 
 def interface_words(translate: Translate, direction: str) -> dict[str, Any]:
-    """Return how many single words have an accepted translation, and the translations that do not."""
+    """Return how many single words have an accepted translation, and the wrong translations."""
     accepted: dict[str, list[str]] = tomllib.loads(WORDS.read_text(encoding="utf-8"))[direction]
     translated = dict(zip(accepted, translate(list(accepted)), strict=True))
     wrong = {
