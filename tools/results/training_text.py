@@ -79,7 +79,7 @@ def count_words(files: Iterable[Path]) -> Counter[str]:
 
 
 def rarest_count(line: str, counts: Counter[str]) -> int | None:
-    """Return how often the rarest word of a line occurs in the training text; None without words."""
+    """Return how often the rarest word of a line occurs in the training text, if it has a word."""
     return min((counts[word] for word in _WORD.findall(line.casefold())), default=None)
 
 
