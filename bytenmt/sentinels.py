@@ -21,8 +21,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from bytenmt.errors import SettingError
-from bytenmt.kernel_constants import FIRST_SENTINEL as FIRST_SENTINEL
-from bytenmt.kernel_constants import N_SENTINELS as N_SENTINELS
+from bytenmt.kernel_constants import FIRST_SENTINEL, N_SENTINELS
 
 SENTINELS = bytes(range(FIRST_SENTINEL, FIRST_SENTINEL + N_SENTINELS))
 PATTERNS_VERSION = 3  # of PATTERNS; a run that learns sentinels is not resumed with another one

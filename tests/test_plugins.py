@@ -20,13 +20,13 @@ from bytenmt.checkpoints.checkpoint import load_checkpoint
 from bytenmt.checkpoints.weights import BEST, read_config, read_run
 from bytenmt.cli.main import main
 from bytenmt.config.schema import load_config, parse_stored_config
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.plugins import LOSS_TERMS, SCHEDULES, load_plugins
 from bytenmt.training import run as training
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation import TranslationObjective
+from bytenmt.translation.translator import Translator
 
 GUIDE = guide_pages.files(guide_pages.ROOT / "bytenmt" / "docs" / "for-researchers.md")
 USED = ("train.loss_terms.confidence=0.1", "train.schedule=sawtooth")

@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytenmt import sentinels
-from bytenmt.decoding.kept_spans import KeepSpec
-from bytenmt.decoding.line_batch import split_line
 from bytenmt.errors import SettingError
 from bytenmt.sentinels import (
     compile_patterns,
@@ -20,6 +18,8 @@ from bytenmt.sentinels import (
     to_bytes,
     to_text,
 )
+from bytenmt.translation.kept_spans import KeepSpec
+from bytenmt.translation.line_batch import split_line
 
 # In each text the kept spans are in ⟦ and ⟧.
 TEXTS = """

@@ -20,12 +20,13 @@ if __name__ == "__main__":
 
 from bytenmt import __version__
 from bytenmt.architectures.parameters import n_parameters
-from bytenmt.config.schema import architecture, config_toml
+from bytenmt.architectures.section import architecture
+from bytenmt.config.schema import config_toml
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.loading import LoadedRun, load_runs
-from bytenmt.decoding.settings import Settings
 from bytenmt.errors import BytenmtError
+from bytenmt.translation.settings import Settings
 from tools.measurements import NOISE_SEED, Measured, measure
 
 

@@ -10,9 +10,9 @@ from bytenmt.data.augment.noise import Letters, noisy_lines
 from bytenmt.decoding.interface import Request
 from bytenmt.decoding.loading import Runtime
 from bytenmt.decoding.scheduler import decode
-from bytenmt.decoding.settings import Settings
-from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.scores import TextScores, text_scores
+from bytenmt.translation.settings import Settings
+from bytenmt.translation.translator import Translator
 
 SHARES = (0.0, 0.05, 0.1, 0.2)  # of the source's characters that are disturbed
 NOISE_SEED = 1

@@ -34,11 +34,11 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])  # the checkout: tools import each other
 
 from bytenmt.data.text_file import TextFile
-from bytenmt.decoding.confidence import SURE, WRONG, Verdict, is_copy
 from bytenmt.decoding.interface import AUTO, EngineSpec, Hypothesis
 from bytenmt.decoding.loading import load_runs
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.judge import Judge, bits_of_texts
+from bytenmt.translation.confidence import SURE, WRONG, Verdict, is_copy
 
 TEXTS = {
     "tatoeba": "tatoeba-eng-deu/test",

@@ -32,10 +32,10 @@ from bytenmt.data.augment.noise import Letters, noisy_lines
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.loading import load_runs
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.sentinels import find_spans
+from bytenmt.translation.translator import Translator
 from tools.measurements import NOISE_SEED, SHARES
 
 WORDS = Path(__file__).with_name("interface_words.toml")

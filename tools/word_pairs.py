@@ -27,7 +27,8 @@ if __name__ == "__main__":
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.errors import BytenmtError
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")

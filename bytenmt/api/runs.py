@@ -14,11 +14,8 @@ from bytenmt.checkpoints.weights import read_config, read_run
 from bytenmt.config.schema import Config
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.text_file import TextFile
-from bytenmt.decoding.interface import AUTO, EngineSpec
+from bytenmt.decoding.interface import AUTO, ENGINE, EngineSpec
 from bytenmt.decoding.loading import Runtime, load_runs
-from bytenmt.decoding.setting_table import ENGINE
-from bytenmt.decoding.settings import encode_line
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import CheckpointError, SettingError
 from bytenmt.evaluation.comparison import read_metrics
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
@@ -26,6 +23,8 @@ from bytenmt.evaluation.scores import TextScores, text_scores
 from bytenmt.language.generate import generate
 from bytenmt.language.surprisal import Surprisal, stream_surprisal
 from bytenmt.reporter import SILENT, Reporter
+from bytenmt.translation.settings import encode_line
+from bytenmt.translation.translator import Translator
 from bytenmt.utf8 import EOS
 
 if TYPE_CHECKING:  # they import PyTorch

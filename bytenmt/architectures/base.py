@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from bytenmt.architectures.section import ModelSection
-from bytenmt.layers.convolution import Clock
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding
 from bytenmt.layers.ngram_tables import NgramTables
+from bytenmt.layers.rings import Clock
 
 M = TypeVar(
     "M", bound=NamedTuple

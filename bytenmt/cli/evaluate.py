@@ -24,8 +24,8 @@ from bytenmt.errors import BytenmtError, printable
 
 if TYPE_CHECKING:
     from bytenmt.data.corpus import ParallelCorpus
-    from bytenmt.decoding.settings import Settings
     from bytenmt.evaluation.comparison import System
+    from bytenmt.translation.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,10 +166,10 @@ def _translate(
     """Return a model's translations of a corpus, how they were made, and fields of System about the
     model."""
     from bytenmt.architectures.parameters import n_parameters
+    from bytenmt.architectures.section import architecture
     from bytenmt.cli import inputs
-    from bytenmt.config.schema import architecture
-    from bytenmt.decoding.translator import Translator
     from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
+    from bytenmt.translation.translator import Translator
 
     runtime = inputs.load_models((run,), spec)
     inputs.check_source(run, runtime.has_source, corpus.src)

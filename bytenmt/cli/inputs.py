@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bytenmt.architectures.section import architecture
 from bytenmt.cli.console import CONSOLE
-from bytenmt.config.schema import architecture, fingerprint
+from bytenmt.config.schema import fingerprint
 from bytenmt.decoding.engine_selection import precision_of
-from bytenmt.decoding.interface import EngineSpec
-from bytenmt.decoding.kept_spans import SourceLine
-from bytenmt.decoding.line_batch import TranslationResult
+from bytenmt.decoding.interface import SAMPLING, EngineSpec
 from bytenmt.decoding.loading import LoadedRun, Runtime, load_runs, n_threads
-from bytenmt.decoding.setting_table import SAMPLING, option_name
-from bytenmt.decoding.settings import Settings
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
+from bytenmt.translation.kept_spans import SourceLine
+from bytenmt.translation.line_batch import TranslationResult
+from bytenmt.translation.settings import Settings, option_name
+from bytenmt.translation.translator import Translator
 
 if TYPE_CHECKING:
     from bytenmt.data.corpus import ParallelCorpus

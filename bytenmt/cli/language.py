@@ -14,12 +14,11 @@ from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.files import standard_input, stream_of
 from bytenmt.cli.options import command, dataclass_options, given_options, models
 from bytenmt.config.fields import NBytes, option
-from bytenmt.decoding.interface import EngineSpec
-from bytenmt.decoding.setting_table import SAMPLING
+from bytenmt.decoding.interface import SAMPLING, EngineSpec
 from bytenmt.errors import BytenmtError, DataError
 
 if TYPE_CHECKING:
-    from bytenmt.config.facts import TextFact
+    from bytenmt.checkpoints.facts import TextFact
     from bytenmt.decoding.reading import Reader
     from bytenmt.language.ngram import NGramBaseline
     from bytenmt.language.surprisal import Surprisal

@@ -13,7 +13,7 @@ from bytenmt.documents.unit import primary
 from bytenmt.serve.languages import Direction
 
 if TYPE_CHECKING:
-    from bytenmt.config.facts import PairFiles
+    from bytenmt.data.pair_files import PairFiles
 
 
 @dataclass(frozen=True, kw_only=True)

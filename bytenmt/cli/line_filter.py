@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from bytenmt.cli.console import CONSOLE
 from bytenmt.data.text_file import check_encoding, repair_warning
-from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.errors import DataError
 from bytenmt.reporter import Bar
+from bytenmt.translation.line_batch import TranslationResult
 from bytenmt.utf8 import BYTE_ORDER_MARK, first_invalid, repair
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from bytenmt.config.fields import option
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
-    from bytenmt.config.facts import FlagThresholds
+    from bytenmt.checkpoints.facts import FlagThresholds
 
 
 @dataclass(frozen=True, kw_only=True)

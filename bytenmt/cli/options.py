@@ -15,11 +15,11 @@ import click
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.config.fields import MOST, Option, option, options_of, shorten
 from bytenmt.decoding.interface import EngineSpec
-from bytenmt.decoding.setting_table import KEEP, TABLE
 from bytenmt.plugins import load_plugins
+from bytenmt.translation.settings import KEEP, TABLE
 
 QUIET, VERBOSE = "bytenmt.quiet", "bytenmt.verbose"  # in click's meta
-# Headings of --help, besides those of setting_table.
+# Headings of --help, besides those of decoding/interface and translation/settings.
 OPTIONS, FILES, GENERAL = "Options", "Input and output", "General options"
 ARCHITECTURES = tuple(PRESETS["small"])
 

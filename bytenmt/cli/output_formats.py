@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bytenmt.decoding.confidence import Verdict, verdict_record
 from bytenmt.decoding.interface import Hypothesis
-from bytenmt.decoding.line_batch import TranslationResult
+from bytenmt.translation.confidence import Verdict, verdict_record
+from bytenmt.translation.line_batch import TranslationResult
 
 if TYPE_CHECKING:  # it imports PyTorch
-    from bytenmt.decoding.alignment import CharacterLink
+    from bytenmt.translation.alignment import CharacterLink
 
 BestChunks = Sequence[tuple[bytes, bytes, bytes]]  # of a line, see TranslationResult.best_chunks
 Align = Callable[[Sequence[BestChunks]], "Sequence[Sequence[CharacterLink]]"]

@@ -34,8 +34,8 @@ def plot(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec) -> 
     mean.
     """
     from bytenmt.decoding.loading import load_runs
-    from bytenmt.decoding.translator import Translator
     from bytenmt.evaluation import plots
+    from bytenmt.translation.translator import Translator
 
     plots.check_picture(str(how.output))
     check_output(how.output)

@@ -14,8 +14,9 @@ import click
 from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.options import FILES, HeadedOption, OptionGroup, command, given_options
 from bytenmt.config.fields import Option, Port, Positive, option
-from bytenmt.decoding.setting_table import CONSTRAINTS, ENGINE, KEEP, SEARCH_HEADING, TABLE
+from bytenmt.decoding.interface import ENGINE, SEARCH_HEADING
 from bytenmt.errors import BytenmtError
+from bytenmt.translation.settings import CONSTRAINTS, KEEP, TABLE
 
 PREFIX = "BYTENMT_SERVE"  # of environment variables
 ACCESS, LIMITS = "Access", "Limits"  # headings of --help

@@ -13,14 +13,13 @@ from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.files import check_output, resumable_writer, standard_input, stream_of, writer
 from bytenmt.cli.options import FILES, command, models, settings
 from bytenmt.config.fields import Bits, Positive, option
-from bytenmt.decoding.interface import EngineSpec
-from bytenmt.decoding.setting_table import SPEED
+from bytenmt.decoding.interface import SPEED, EngineSpec
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
     from bytenmt.cli.line_filter import OutputFormat
-    from bytenmt.decoding.line_batch import TranslationResult
     from bytenmt.decoding.loading import Runtime
+    from bytenmt.translation.line_batch import TranslationResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +97,7 @@ def translate(
     from bytenmt.cli.line_filter import LineFilter
     from bytenmt.datasets.workers import Workers
     from bytenmt.decoding.engine_selection import n_cores
-    from bytenmt.decoding.translator import Translator
+    from bytenmt.translation.translator import Translator
 
     input, output = stream_of(files.input), stream_of(files.output)
     checked = inputs.check_settings(settings)
@@ -140,8 +139,8 @@ def _output_format(
     """Return how translations are written. Raises BytenmtError."""
     from bytenmt.cli.line_filter import format_plain
     from bytenmt.cli.output_formats import JsonRecords, describe_flags, n_best_list
-    from bytenmt.decoding.alignment import align_lines
     from bytenmt.evaluation.judge import Judge
+    from bytenmt.translation.alignment import align_lines
 
     is_json = answers.format == "jsonl"
     if is_json and answers.alignment and not runtime.has_attention:

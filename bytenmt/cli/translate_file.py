@@ -72,12 +72,12 @@ def translate_file(
     """
     from bytenmt.cli import inputs
     from bytenmt.data.text_file import read_bytes
-    from bytenmt.decoding.translator import Translator
     from bytenmt.documents import formats
     from bytenmt.documents.memory import TranslationMemory
     from bytenmt.documents.translation import LineTranslation, lines_to_translate, translate
     from bytenmt.documents.unit import ReadOptions
     from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
+    from bytenmt.translation.translator import Translator
 
     input, output = map(stream_of, files)
     checked = inputs.check_settings(settings)

@@ -17,9 +17,7 @@ from msgspec import Meta
 
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES, BUILT_IN
-from bytenmt.architectures.section import Dropout, Section
-from bytenmt.architectures.section import ModelSection as ModelSection
-from bytenmt.architectures.section import architecture as architecture
+from bytenmt.architectures.section import Dropout, ModelSection, Section
 from bytenmt.config.fields import MOST, Count, Fraction, Positive, Seed, explain_mistake, shorten
 from bytenmt.config.tree import assign, merge_settings, preset_tree
 from bytenmt.errors import ConfigError

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import SettingError
+from bytenmt.translation.translator import Translator
 from bytenmt.utf8 import repair
 
 LINE_ENDS = re.compile(rb"([\r\n]+)")

@@ -11,9 +11,9 @@ from multiprocessing import active_children, get_context, parent_process
 from threading import Thread
 from typing import Any
 
-from bytenmt.decoding.line_batch import TranslationResult
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
+from bytenmt.translation.line_batch import TranslationResult
+from bytenmt.translation.translator import Translator
 
 PARTS_PER_PROCESS = 4  # into which lines are cut, so that no process waits long for the last one
 

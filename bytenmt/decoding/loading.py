@@ -12,15 +12,13 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from bytenmt.architectures.section import ModelSection
+from bytenmt.architectures.section import ModelSection, architecture
+from bytenmt.checkpoints.facts import Facts, SearchDefaults
 from bytenmt.checkpoints.weights import StoredWeights, read_run, restore_weights
-from bytenmt.config.facts import Facts, SearchDefaults
-from bytenmt.config.schema import Config, architecture
-from bytenmt.data.sentences import UNKNOWN_LANGUAGE, languages_of_files
+from bytenmt.config.schema import Config
 from bytenmt.decoding.engine_selection import n_cores, precision_of, select_engine
 from bytenmt.decoding.interface import AUTO, EngineSpec, Options
 from bytenmt.decoding.reading import Reader
-from bytenmt.decoding.setting_table import ALWAYS
 from bytenmt.errors import BytenmtError, SettingError
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.utf8 import LONGEST_CHARACTER
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
     from bytenmt.decoding.engine import Engine
 
 MAX_THREADS = 2  # of the numba engine by default: more than that wait for the memory
-FEW_MULTI_SENTENCE_LINES = 0.05  # share of the training lines up to which "auto" splits lines
-
 
 M = TypeVar("M")  # a model as an engine takes it: packed, or a module
 # The first three fields of Runtime: make_engine, make_reader, make_attention_readers.
@@ -88,28 +84,6 @@ class Runtime:
     def has_sentinels(self) -> bool:
         """True if all runs were trained with sentinels, so that they can keep spans."""
         return bool(self.runs) and all(run.config.data.sentinels > 0 for run in self.runs)
-
-    def sentence_languages(self, split_sentences: str) -> Sequence[str]:
-        """Return codes of the languages by whose rules source lines are split into sentences; () if
-        lines are not split.
-
-        split_sentences: "always", "never" or "auto": split if the runs were trained on single
-        sentences.
-        """
-        facts = [run.facts for run in self.runs]
-        is_split = split_sentences == ALWAYS
-        if split_sentences == AUTO and facts:
-            shares = [fact.multi_sentence_share for fact in facts]
-            is_split = all(
-                share is not None and share <= FEW_MULTI_SENTENCE_LINES for share in shares
-            )
-        if not is_split:
-            return ()
-        return (
-            languages_of_files(corpus.src or "" for corpus in facts[0].corpora)
-            if facts
-            else UNKNOWN_LANGUAGE
-        )
 
     @property
     def search_defaults(self) -> SearchDefaults | None:

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from bytenmt.decoding.confidence import NO_TEXT
 from bytenmt.documents.unit import CodedText, merge_strings, split_codes, to_markup
 from bytenmt.sentinels import Code, find_spans, match_pairs, replace_spans
+from bytenmt.translation.confidence import NO_TEXT
 
 SEPARATOR = re.compile(r"(\r\n|[\n\r\t]|[ ]+\|[ ]+|[ ]{2,})")
 OPTION = re.compile(r"-[-\w].*|[!-`{-~ ]+")  # what stands in the first column of an option table

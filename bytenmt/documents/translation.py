@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from bytenmt.decoding.confidence import FORMAT, SURE, UNMET, WORDLESS, Verdict
-from bytenmt.decoding.line_batch import PLACEMENT
 from bytenmt.documents.lines import (
     UnitLine,
     has_words,
@@ -21,6 +19,8 @@ from bytenmt.documents.lines import (
 )
 from bytenmt.documents.unit import CodedText, Document, Unit, merge_strings, to_markup
 from bytenmt.sentinels import Code
+from bytenmt.translation.confidence import FORMAT, SURE, UNMET, WORDLESS, Verdict
+from bytenmt.translation.line_batch import PLACEMENT
 
 if TYPE_CHECKING:
     from bytenmt.documents.memory import TranslationMemory

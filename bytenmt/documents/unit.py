@@ -56,7 +56,7 @@ def pair_codes(parts: Iterable[str | Tag]) -> list[str | Code]:
 
 def merge_strings(parts: Iterable[str | Code]) -> CodedText:
     """Join adjacent strings and leave out empty ones; codes stay where they are."""
-    from bytenmt.decoding.kept_spans import merge_texts  # here: --help does without NumPy
+    from bytenmt.translation.kept_spans import merge_texts  # here: --help does without NumPy
 
     return tuple(merge_texts(parts))
 

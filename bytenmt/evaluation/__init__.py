@@ -1,5 +1,5 @@
 """Scores and flags of translations, likelihood of texts; comparisons, properties and figures.
 
 Takes texts, corpora and runs, and gives numbers: chrF and BLEU of sacreBLEU, bits of a byte, flags
-(tests/evaluation/test_scores.py, tests/evaluation/test_judge.py). Imports decoding.
+(tests/evaluation/test_scores.py, tests/evaluation/test_judge.py). Imports translation and decoding.
 """

@@ -1,6 +1,6 @@
 """Flag translations that a person should look at, and calibrate by what thresholds.
 
-decoding.confidence has the flags, and the tests that need no model.
+translation.confidence has the flags, and the tests that need no model.
 """
 
 from __future__ import annotations
@@ -13,15 +13,22 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.config.facts import FlagThresholds
-from bytenmt.decoding.confidence import COPY, INVENTION, UNSURE, copied_spans, is_copy, text_flags
+from bytenmt.checkpoints.facts import FlagThresholds
 from bytenmt.decoding.interface import Hypothesis
-from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.decoding.loading import Runtime
 from bytenmt.decoding.reading import Reader
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
 from bytenmt.sentinels import Span
+from bytenmt.translation.confidence import (
+    COPY,
+    INVENTION,
+    UNSURE,
+    copied_spans,
+    is_copy,
+    text_flags,
+)
+from bytenmt.translation.line_batch import TranslationResult
+from bytenmt.translation.translator import Translator
 from bytenmt.utf8 import EOS
 
 FLAG_ABOVE = 0.2  # bits per byte, of a model without thresholds, where a file is marked for review
@@ -36,7 +43,7 @@ FALSE_ALARMS = 0.02  # share of the validation text's references below the thres
 class Judge:
     """Flags translations that a person should review: unsure, invented or copied.
 
-    decoding.confidence has the flags, which are short strings.
+    translation.confidence has the flags, which are short strings.
     """
 
     thresholds: FlagThresholds | None = None  # None for a model without any

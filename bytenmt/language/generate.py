@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from bytenmt.config.fields import NBytes, Option, check_values
-from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.interface import SEARCH, Options, Request
 from bytenmt.decoding.loading import Runtime
 from bytenmt.decoding.scheduler import stream_characters
-from bytenmt.decoding.setting_table import SEARCH
 from bytenmt.errors import SettingError
 from bytenmt.utf8 import first_invalid
 

@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from bytenmt.decoding.engine_selection import n_cores
-from bytenmt.decoding.glossary import Glossary
 from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.loading import MAX_THREADS, load_runs
-from bytenmt.decoding.setting_table import TABLE, option_name
-from bytenmt.decoding.settings import Settings
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
 from bytenmt.reporter import Reporter
 from bytenmt.serve.languages import Direction
 from bytenmt.serve.service import MOST_ALTERNATIVES, DirectionWorkers
 from bytenmt.serve.worker import TranslationJob, Worker
+from bytenmt.translation.glossary import Glossary
+from bytenmt.translation.settings import TABLE, Settings, option_name
+from bytenmt.translation.translator import Translator
 
 
 def load_models(

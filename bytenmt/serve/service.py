@@ -14,14 +14,14 @@ import prometheus_client as prometheus
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from bytenmt import __version__
-from bytenmt.decoding.kept_spans import SourceLine
-from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.documents.translation import LineTranslation
 from bytenmt.serve.bodies import PairBody, TranslateBody
 from bytenmt.serve.documents import DocumentPool, DocumentSource, read, write
 from bytenmt.serve.languages import Direction, LanguageGuess, ServedLanguages, name_of
 from bytenmt.serve.work_queue import Limits, Refusal, WorkQueue
 from bytenmt.serve.worker import Worker
+from bytenmt.translation.kept_spans import SourceLine
+from bytenmt.translation.line_batch import TranslationResult
 
 AUTO = "auto"
 MOST_ALTERNATIVES = 3  # to a best translation

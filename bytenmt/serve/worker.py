@@ -17,11 +17,11 @@ from threading import Thread
 from typing import Any
 
 from bytenmt.decoding.interface import Request
-from bytenmt.decoding.kept_spans import SourceLine
-from bytenmt.decoding.line_batch import LineBatch, TranslationResult
 from bytenmt.decoding.scheduler import Scheduler
-from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.judge import Judge
+from bytenmt.translation.kept_spans import SourceLine
+from bytenmt.translation.line_batch import LineBatch, TranslationResult
+from bytenmt.translation.translator import Translator
 
 # An engine has slots for as many lines of this length as are decoded at once, but not more than
 # MAX_SLOTS.

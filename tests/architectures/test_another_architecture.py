@@ -33,10 +33,10 @@ from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.model_summary import model_description
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.jit import VARIABLE
 from bytenmt.training.run import train
+from bytenmt.translation.translator import Translator
 
 GUIDE = PACKAGE / "docs/adding-an-architecture.md"
 LINES = [b"one", "둘 three".encode(), b"x"]

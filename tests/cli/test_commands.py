@@ -27,14 +27,14 @@ from made_up_engine import make_run
 
 from bytenmt import __version__
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
+from bytenmt.checkpoints.facts import Facts
 from bytenmt.checkpoints.weights import BEST, CONFIG
 from bytenmt.cli import translate as translate_module
 from bytenmt.cli.console import Console
 from bytenmt.cli.files import writer
 from bytenmt.cli.main import main
-from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, config_toml, load_config, parse_config
-from bytenmt.data.corpus import PairFiles
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.distributed import SINGLE_PROCESS
 from bytenmt.sentinels import PATTERNS_VERSION
 from bytenmt.training import run as training

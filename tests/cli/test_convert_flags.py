@@ -6,8 +6,9 @@ import pytest
 from command_line import invoke
 from made_up_engine import make_run
 
+from bytenmt.checkpoints.facts import Facts, FlagThresholds
 from bytenmt.checkpoints.weights import read_run
-from bytenmt.config.facts import Facts, FlagThresholds, PairFiles
+from bytenmt.data.pair_files import PairFiles
 
 pytestmark = pytest.mark.slow
 

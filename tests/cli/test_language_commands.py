@@ -13,8 +13,8 @@ import pytest
 from command_line import accepted, invoke
 from made_up_engine import make_run
 
+from bytenmt.checkpoints.facts import Facts, TextFact
 from bytenmt.cli import language as language_commands
-from bytenmt.config.facts import Facts, TextFact
 from bytenmt.language.ngram import NGram
 
 BLIND = ("model.source=false", "model.input_feeding=false")

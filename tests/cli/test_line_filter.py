@@ -18,8 +18,8 @@ from made_up_engine import made_up_translator as made_up
 from bytenmt.cli import line_filter as module
 from bytenmt.cli.line_filter import InputLine, LineFilter, LineQueue
 from bytenmt.data.text_file import TextFile
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import DataError
+from bytenmt.translation.translator import Translator
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 

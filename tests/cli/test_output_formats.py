@@ -10,8 +10,8 @@ from command_line import accepted, invoke
 
 from bytenmt.cli.output_formats import JsonRecords, n_best_list
 from bytenmt.decoding.interface import Hypothesis
-from bytenmt.decoding.line_batch import Chunk, TranslationResult
-from bytenmt.decoding.translator import Translator
+from bytenmt.translation.line_batch import Chunk, TranslationResult
+from bytenmt.translation.translator import Translator
 
 LINES = ["one", "두 번째", "", "four"]  # of the file src
 SHORT: dict[str, Any] = {"max_len_a": 0.1, "max_len_b": 9, "device": "cpu"}

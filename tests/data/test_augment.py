@@ -19,7 +19,8 @@ from bytenmt.data.augment.sentinels import SentinelAugmenter, find_shared, with_
 from bytenmt.data.batches import Batch, assemble, batches
 from bytenmt.data.corpus import ParallelCorpus, TextFile
 from bytenmt.data.epoch_plan import epoch_plan
-from bytenmt.sentinels import FIRST_SENTINEL, SENTINELS, replace_spans
+from bytenmt.kernel_constants import FIRST_SENTINEL
+from bytenmt.sentinels import SENTINELS, replace_spans
 from bytenmt.utf8 import EOS
 
 WORD = (1 << 64) - 1

@@ -9,8 +9,8 @@ import torch
 from fast_variants import by_variant, rotated
 from hypothesis import given
 from hypothesis import strategies as st
-from invariants import WITHOUT_SOURCE
 from small_runs import CPU, config
+from variants import WITHOUT_SOURCE
 
 from bytenmt.architectures.registry import build_model
 from bytenmt.data.windows import Streams, WindowBatch, serial_windows, shuffled_windows

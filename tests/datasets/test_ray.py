@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from made_up_engine import make_run
 
-from bytenmt.decoding.translator import Translator
+from bytenmt.translation.translator import Translator
 
 pytestmark = pytest.mark.slow
 

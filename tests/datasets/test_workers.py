@@ -12,8 +12,8 @@ from made_up_engine import made_up_translator, make_run
 
 from bytenmt.datasets import workers as module
 from bytenmt.datasets.workers import Workers
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
+from bytenmt.translation.translator import Translator
 
 
 def test_a_process_that_dies_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

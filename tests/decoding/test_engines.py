@@ -9,7 +9,8 @@ import pytest
 import torch
 from cpu_engines import ALL, KINDS, agree, engine, model, packed, run, some_requests
 from fast_variants import by_variant, rotated
-from invariants import WITHOUT_SOURCE, whole
+from invariants import whole
+from variants import WITHOUT_SOURCE
 
 from bytenmt.checkpoints.quantize import quantise
 from bytenmt.decoding.cpu.engine import NumbaEngine

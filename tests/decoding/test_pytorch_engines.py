@@ -11,9 +11,10 @@ import pytest
 import torch
 from cpu_engines import agree, rehearsed, run
 from fast_variants import by_variant, rotated
-from invariants import VARIANTS, WITH_SOURCE, AnyModel
+from invariants import WITH_SOURCE, AnyModel
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
+from variants import VARIANTS
 
 from bytenmt.architectures.tensor_tree import map_tensors, tensors
 from bytenmt.decoding.interface import Options, Request

@@ -9,8 +9,9 @@ import pytest
 import torch
 from cpu_engines import packed as packed_for_cpu
 from fast_variants import by_variant
-from invariants import VARIANTS, WITHOUT_SOURCE, AnyModel, build
+from invariants import AnyModel, build
 from python_engine import numpy_kernels
+from variants import VARIANTS, WITHOUT_SOURCE
 
 from bytenmt.decoding.cpu.packing import PackedModel
 from bytenmt.decoding.cpu.reader import CpuReader

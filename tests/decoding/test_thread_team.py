@@ -105,7 +105,7 @@ def test_threads_are_shared_by_all_teams_and_callers() -> None:
 PRELOADED = f"""
 import os, signal, torch
 from bytenmt.decoding.cpu.thread_team import ThreadTeam
-from bytenmt.decoding.translator import Translator
+from bytenmt.translation.translator import Translator
 from bytenmt.layers.kernel_helpers import parallel_for
 torch.set_num_threads(2)
 translator, said = Translator.load({str(ROOT / "data/models/en-de")!r}, device="cpu", threads=2), []

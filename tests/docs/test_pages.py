@@ -173,7 +173,7 @@ def test_options_and_keys_that_pages_name_exist() -> None:
 
 
 def test_files_that_pages_name_exist() -> None:
-    """Tools and tests on all pages; modules of the package, such as decoding/translator, in one."""
+    """Tools and tests on all pages; modules of the package, such as translation/translator, in one."""
     package = ROOT / "bytenmt"
     for page in [ROOT / "README.md", *guide_pages.GUIDES]:
         named = re.findall(r"`(?:python )?([^`\s]+)[^`\n]*`", guide_pages.prose(page))

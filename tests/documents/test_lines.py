@@ -5,11 +5,11 @@ import re
 
 import pytest
 
-from bytenmt.decoding.confidence import UNSURE
-from bytenmt.decoding.line_batch import split_line
 from bytenmt.documents.lines import UnitLine, has_words, keeps_codes, nest_pairs, split_unit
 from bytenmt.documents.unit import CodedText, merge_strings, split_codes, to_markup
 from bytenmt.sentinels import Code
+from bytenmt.translation.confidence import UNSURE
+from bytenmt.translation.line_batch import split_line
 from tools.verify.made_up_translations import capitals, translated
 
 TAG = re.compile("</?[a-z]+/?>")

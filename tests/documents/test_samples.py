@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from word_documents import pack, unpack
 
-from bytenmt.decoding.confidence import UNSURE
 from bytenmt.documents.formats import FORMATS, format_of
 from bytenmt.documents.lines import is_icu_message
+from bytenmt.translation.confidence import UNSURE
 from tools.verify.made_up_translations import (
     PAIR,
     SAMPLES,

@@ -4,7 +4,8 @@ import re
 
 import pytest
 from command_line import invoke
-from invariants import VARIANTS, build
+from invariants import build
+from variants import VARIANTS
 
 from bytenmt.architectures.registry import BUILT_IN
 from bytenmt.evaluation.properties import HEAD, table

@@ -10,7 +10,8 @@ import torch
 
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.config.schema import load_config
-from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.evaluation.comparison import (
     System,

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from reference import REFERENCES
 from torch import Tensor
-from variants import VARIANTS as VARIANTS
-from variants import WITHOUT_SOURCE, Variant
+from variants import VARIANTS, WITHOUT_SOURCE, Variant
 
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.registry import build_model

@@ -11,15 +11,15 @@ from small_runs import SMALL
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.registry import build_model
 from bytenmt.checkpoints.checkpoint import model_tensors, save_checkpoint
+from bytenmt.checkpoints.facts import Facts
 from bytenmt.checkpoints.weights import CONFIG
-from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, config_toml, load_config
 from bytenmt.decoding.engine import Engine
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.loading import runtime_from_models
-from bytenmt.decoding.settings import Settings
-from bytenmt.decoding.translator import Translator
 from bytenmt.sentinels import SENTINELS
+from bytenmt.translation.settings import Settings
+from bytenmt.translation.translator import Translator
 from bytenmt.utf8 import whole_characters
 
 

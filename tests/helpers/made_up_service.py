@@ -13,11 +13,7 @@ from made_up_engine import MadeUpEngine
 from starlette.testclient import TestClient
 
 from bytenmt.decoding.engine import Engine
-from bytenmt.decoding.glossary import Glossary, Term
 from bytenmt.decoding.interface import Request
-from bytenmt.decoding.kept_spans import KeepSpec
-from bytenmt.decoding.settings import Settings
-from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.judge import Judge
 from bytenmt.serve import server as server_module
 from bytenmt.serve.app import App
@@ -26,6 +22,10 @@ from bytenmt.serve.server import GracefulServer, listening, run
 from bytenmt.serve.service import DirectionWorkers, Service
 from bytenmt.serve.work_queue import Limits
 from bytenmt.serve.worker import Worker
+from bytenmt.translation.glossary import Glossary, Term
+from bytenmt.translation.kept_spans import KeepSpec
+from bytenmt.translation.settings import Settings
+from bytenmt.translation.translator import Translator
 
 SECONDS = 20.0  # until a test that waits fails
 

@@ -33,7 +33,7 @@ FORKSERVER.set_forkserver_preload(
         ),
         *(
             "bytenmt.evaluation.scores",
-            "bytenmt.decoding.translator",
+            "bytenmt.translation.translator",
             "bytenmt.decoding.cpu.engine",
         ),
         "bytenmt.checkpoints.metrics",

@@ -23,7 +23,7 @@ from bytenmt.decoding.cpu import session
 from bytenmt.decoding.cpu.interpreter import run
 from bytenmt.decoding.cpu.kernels import attention, elementwise, gemm, instructions
 from bytenmt.decoding.cpu.kernels.instructions import SCORE_LIMIT
-from bytenmt.decoding.cpu.kernels.panels import PANEL
+from bytenmt.kernel_constants import PANEL
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -12,7 +12,7 @@ from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.checkpoints.checkpoint import load_checkpoint
 from bytenmt.checkpoints.weights import METRICS
 from bytenmt.config.schema import Config, load_config
-from bytenmt.data.corpus import PairFiles
+from bytenmt.data.pair_files import PairFiles
 
 CPU = torch.device("cpu")
 SMALL: dict[str, list[str]] = {

@@ -10,9 +10,9 @@ import pytest
 from made_up_service import client, made_up_app
 from starlette.testclient import TestClient
 
-from bytenmt.decoding.glossary import Term
 from bytenmt.serve.server import ProxyHeaders
 from bytenmt.serve.work_queue import Limits
+from bytenmt.translation.glossary import Term
 
 HELLO = {"q": "hello", "source": "en", "target": "de"}
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from made_up_service import SECONDS, Gate
 
-from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.judge import Judge
 from bytenmt.serve.worker import TranslationJob, Worker
+from bytenmt.translation.translator import Translator
 
 
 def job(*lines: str, **more: Any) -> TranslationJob:

@@ -8,8 +8,8 @@ import pytest
 from made_up_engine import make_run, small_config, small_model
 
 from bytenmt.checkpoints.checkpoint import model_tensors, save_checkpoint
+from bytenmt.checkpoints.facts import Facts
 from bytenmt.checkpoints.weights import read_run
-from bytenmt.config.facts import Facts
 from bytenmt.errors import CheckpointError
 from tools.average import average, main
 

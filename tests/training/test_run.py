@@ -18,7 +18,8 @@ from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.checkpoints.checkpoint import load_checkpoint, model_tensors
 from bytenmt.checkpoints.weights import read_run
 from bytenmt.config.schema import Config, load_config
-from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.distributed import Group
 from bytenmt.errors import CheckpointError, ConfigError, DataError

@@ -24,11 +24,13 @@ import torch
 from torch import Tensor, nn
 
 from bytenmt.architectures.parameters import decoder_weights, n_parameters
+from bytenmt.architectures.section import architecture
 from bytenmt.checkpoints.quantize import convert
 from bytenmt.checkpoints.weights import BEST
-from bytenmt.config.schema import Config, architecture, load_config
+from bytenmt.config.schema import Config, load_config
 from bytenmt.data.batches import Batch, assemble
-from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.decoding.engine import Engine
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.pytorch.cuda_graph import Capture, CudaCapture, CudaGraphEngine

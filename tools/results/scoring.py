@@ -16,7 +16,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.loading import Runtime, load_runs
-from bytenmt.decoding.settings import Settings
+from bytenmt.translation.settings import Settings
 from tools.results.recipe import RIVAL, Recipe
 
 PROGRAM = [sys.executable, "-m", "bytenmt"]

@@ -19,8 +19,9 @@ from torch import Tensor
 from bytenmt.config.schema import DataConfig
 from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.batches import batches
-from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.epoch_plan import epoch_plan
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.errors import BytenmtError, DataError
 from tools.extras import import_package
 from tools.rival.model import BOS, EOS

@@ -35,8 +35,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from bytenmt.data.corpus import PairFiles
 from bytenmt.data.epoch_plan import epoch_plan
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.training.optim import MovingAverage, Muon
 from tools.rival.model import MOST_PIECES, Transformer, stacked_projections

@@ -39,12 +39,13 @@ from torch.nn import functional as F
 from bytenmt.architectures.base import Model, byte_embedding, module_list
 from bytenmt.architectures.bytenet.config import ByteNetConfig
 from bytenmt.layers.attention import source_mask
-from bytenmt.layers.convolution import Clock, Convolution, RingTaps, ring_capacity
+from bytenmt.layers.convolution import Convolution
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import OutputLayer
 from bytenmt.layers.fused_norm import norm_relu
 from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.layers.recurrent import GRU, LSTM, initialise, recurrent_layers
+from bytenmt.layers.rings import Clock, RingTaps, ring_capacity
 from bytenmt.utf8 import EOS
 
 

@@ -40,8 +40,9 @@ from bytenmt.architectures.convs2s.encoder import (
     position_table,
 )
 from bytenmt.layers.attention import attend, source_mask
-from bytenmt.layers.convolution import Clock, RingTaps, ring_capacity, scaled_linear
 from bytenmt.layers.ngram_tables import RecentBytes
+from bytenmt.layers.rings import Clock, RingTaps, ring_capacity
+from bytenmt.layers.weight_norm import scaled_linear
 from bytenmt.utf8 import N_IDS
 
 

@@ -213,7 +213,7 @@ def _normed_values(
 
 
 def _fold_norm(v: Array, g: Array) -> Array:
-    """Compute g v / |v|, as layers/convolution.py does."""
+    """Compute g v / |v|, as layers/weight_norm.py does."""
     flat = v.reshape(len(v), -1)
     with np.errstate(
         all="ignore"

@@ -25,9 +25,10 @@ from torch.nn import functional as F
 from bytenmt.architectures.base import AttentiveModel, byte_embedding, module_list
 from bytenmt.architectures.transformer.config import TransformerConfig
 from bytenmt.layers.attention import source_mask
-from bytenmt.layers.convolution import Clock, RingTaps, scaled_linear
 from bytenmt.layers.embedding import OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
+from bytenmt.layers.rings import Clock, RingTaps
+from bytenmt.layers.weight_norm import scaled_linear
 
 BASE = 10_000.0  # of the rotary angles: the slowest pair of channels turns once in 2 pi BASE bytes
 SCALE = 10.0  # of the first map: byte embeddings start at a deviation of 0.1

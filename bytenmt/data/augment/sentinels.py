@@ -17,8 +17,8 @@ import numpy as np
 
 from bytenmt.data.augment.draws import HALF, Below, chance_threshold, keyed_draws, row_keys
 from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.kernel_constants import N_SENTINELS
 from bytenmt.sentinels import (
-    N_SENTINELS,
     Span,
     find_spans,
     merge_adjacent,

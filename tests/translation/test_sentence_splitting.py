@@ -8,11 +8,12 @@ import pytest
 import torch
 from made_up_engine import made_up_translator
 
-from bytenmt.config.facts import Facts
+from bytenmt.checkpoints.facts import Facts
 from bytenmt.data.sentences import languages_of_files, sentence_ends
 from bytenmt.decoding.interface import Hypothesis, Request
-from bytenmt.decoding.line_batch import Chunk, join_hypotheses
 from bytenmt.decoding.loading import LoadedRun, Runtime, runtime_from_models
+from bytenmt.translation.line_batch import Chunk, join_hypotheses
+from bytenmt.translation.translator import sentence_languages
 
 EN = ("en",)
 HARD_LINES = (
@@ -119,9 +120,9 @@ def runtime(**facts: Any) -> Runtime:
 )
 def test_auto_follows_the_training_text(facts: dict[str, Any], is_split: bool) -> None:
     one = runtime(**facts)
-    assert bool(one.sentence_languages("auto")) == is_split
+    assert bool(sentence_languages(one, "auto")) == is_split
     assert (
-        one.sentence_languages("always") == ("en", "de") and one.sentence_languages("never") == ()
+        sentence_languages(one, "always") == ("en", "de") and sentence_languages(one, "never") == ()
     )
 
 

@@ -11,16 +11,17 @@ from command_line import invoke
 from fast_variants import by_variant
 from hypothesis import given
 from hypothesis import strategies as st
-from invariants import VARIANTS, WITH_SOURCE, build
+from invariants import WITH_SOURCE, build
 from made_up_engine import make_run, small_model
+from variants import VARIANTS
 
 from bytenmt.architectures.bahdanau import model as bahdanau
 from bytenmt.architectures.convs2s import model as convs2s
 from bytenmt.architectures.luong import model as luong
 from bytenmt.architectures.transformer import model as transformer
 from bytenmt.config.schema import parse_config
-from bytenmt.decoding.alignment import CharacterLink, align_lines, link_characters, mean_weights
 from bytenmt.decoding.pytorch.reader import TorchReader
+from bytenmt.translation.alignment import CharacterLink, align_lines, link_characters, mean_weights
 from bytenmt.utf8 import BOS, EOS
 
 CPU = torch.device("cpu")

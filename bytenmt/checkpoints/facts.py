@@ -14,8 +14,9 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from bytenmt.config.fields import MAX_THREADS, Beam, LengthPenalty, Weight
+from bytenmt.config.fields import MAX_THREADS, Beam, LengthPenalty
 from bytenmt.config.fields import Count as Whole
+from bytenmt.data.pair_files import PairFiles
 
 Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
 
@@ -45,20 +46,6 @@ class TextFact(Struct, frozen=True):
 
     path: str  # absolute, or a name alone after Facts.without_folders
     bytes: Count  # its size
-
-
-class PairFiles(Struct, frozen=True, omit_defaults=True):
-    """The files of one corpus: src and tgt, tgt alone for a model without a source, or tsv alone."""
-
-    src: Path | None = None  # the sources, one a line
-    tgt: Path | None = None  # the targets, one a line
-    tsv: Path | None = None  # a table of lines `source TAB target`
-    weight: Weight = 1.0  # how often its pairs occur in an epoch; 0.5: a random half of them
-
-    @property
-    def has_source(self) -> bool:
-        """True if there are sources: a file of them, or a table."""
-        return self.src is not None or self.tsv is not None
 
 
 class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -8,9 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_engine import made_up_translator, make_run
 
-from bytenmt.decoding.glossary import Glossary, Term
 from bytenmt.decoding.interface import Hypothesis, Request
-from bytenmt.decoding.kept_spans import (
+from bytenmt.decoding.search.state import sentinel_numbers
+from bytenmt.errors import DataError, SettingError
+from bytenmt.sentinels import SENTINELS, Code
+from bytenmt.translation.glossary import Glossary, Term
+from bytenmt.translation.kept_spans import (
     KeepSpec,
     KeptSpan,
     TextOrCode,
@@ -19,12 +22,9 @@ from bytenmt.decoding.kept_spans import (
     restore_parts,
     restore_text,
 )
-from bytenmt.decoding.line_batch import PLACEMENT, LineBatch, split_line
-from bytenmt.decoding.search.state import sentinel_numbers
-from bytenmt.decoding.settings import Settings
-from bytenmt.decoding.translator import Translator
-from bytenmt.errors import DataError, SettingError
-from bytenmt.sentinels import SENTINELS, Code
+from bytenmt.translation.line_batch import PLACEMENT, LineBatch, split_line
+from bytenmt.translation.settings import Settings
+from bytenmt.translation.translator import Translator
 
 BOLD, END, ALONE = Code("<g 1>", 1, True), Code("</g 1>", 1), Code("<x/>")
 PIECES = st.sampled_from(

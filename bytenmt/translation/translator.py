@@ -13,15 +13,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, overload
 
+from bytenmt.data.sentences import UNKNOWN_LANGUAGE, languages_of_files
 from bytenmt.decoding.interface import AUTO, EngineSpec, Hypothesis, Options, Request
-from bytenmt.decoding.kept_spans import SourceLine
-from bytenmt.decoding.line_batch import LineBatch, TranslationResult
 from bytenmt.decoding.loading import Runtime, load_runs
-from bytenmt.decoding.reranking import Reranker
 from bytenmt.decoding.scheduler import decode
-from bytenmt.decoding.settings import Settings, encode_line
 from bytenmt.errors import SettingError
 from bytenmt.reporter import SILENT, Reporter
+from bytenmt.translation.kept_spans import SourceLine
+from bytenmt.translation.line_batch import LineBatch, TranslationResult
+from bytenmt.translation.reranking import Reranker
+from bytenmt.translation.settings import ALWAYS, Settings, encode_line
 
 if TYPE_CHECKING:  # it imports Numba
     from bytenmt.decoding.engine import Engine
@@ -32,6 +33,7 @@ TUNED = frozenset(
 )  # options that runs store, as SearchDefaults
 MAX_SENTENCES = 1024  # side by side, however short
 HISTORY_BYTES = 1 << 30  # for the chosen bytes of the sentences side by side, if they are several
+FEW_MULTI_SENTENCE_LINES = 0.05  # share of the training lines up to which "auto" splits lines
 BYTES_PER_STEP = 8  # of history for a byte of a hypothesis: 3, twice while room is made for more
 
 
@@ -74,7 +76,7 @@ class Translator:
         reverse: a run of the opposite direction, whose model reranks the hypotheses of a beam
         search.
         reporter: gets messages that a user may not expect, such as that kernels are being compiled.
-        settings: by keyword, those of setting_table.LineSettings (prefix, max_len_a, …), Options
+        settings: by keyword, those of settings.LineSettings (prefix, max_len_a, …), Options
         (beam, n_best, sample, …) and KeepSettings (keep, keep_pattern, glossary: see
         KeepSpec.from_settings). Raises BytenmtError for the same mistakes as the commands.
         """
@@ -119,7 +121,7 @@ class Translator:
             search=search,
             max_source_bytes=(runtime if "max_source_bytes" in left else settings).max_source_bytes,
             keep=settings.keep if runtime.has_sentinels else None,
-            languages=runtime.sentence_languages(settings.split_sentences),
+            languages=sentence_languages(runtime, settings.split_sentences),
             reranker=reranker,
         )
         return cls(partial(runtime.make_engine, of_engine), settings)
@@ -225,6 +227,27 @@ class Translator:
         engine = self._engines.pop(capacity, None) or self.make_engine(capacity)
         yield engine
         self._engines[capacity] = engine
+
+
+def sentence_languages(runtime: Runtime, split_sentences: str) -> Sequence[str]:
+    """Return codes of the languages by whose rules source lines are split into sentences; () if
+    lines are not split.
+
+    split_sentences: "always", "never" or "auto": split if the runs were trained on single
+    sentences.
+    """
+    facts = [run.facts for run in runtime.runs]
+    is_split = split_sentences == ALWAYS
+    if split_sentences == AUTO and facts:
+        shares = [fact.multi_sentence_share for fact in facts]
+        is_split = all(share is not None and share <= FEW_MULTI_SENTENCE_LINES for share in shares)
+    if not is_split:
+        return ()
+    return (
+        languages_of_files(corpus.src or "" for corpus in facts[0].corpora)
+        if facts
+        else UNKNOWN_LANGUAGE
+    )
 
 
 def _in_type_of(line: AnyStr, text: bytes) -> AnyStr:

@@ -1,21 +1,115 @@
 """The settings of a translation, checked in one place for commands, server and Python: options of
-the search, limits of lines, and what is kept."""
+the search, limits of lines, and what is kept.
+
+How to add a setting: see decoding/interface.py. Imports nothing heavy.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from bytenmt.config.fields import check_values
-from bytenmt.decoding.interface import Options
-from bytenmt.decoding.kept_spans import KeepSpec
-from bytenmt.decoding.setting_table import KEEP, LINES, SEARCH, TABLE, LineSettings
+from msgspec import Meta
+
+from bytenmt.config.fields import Positive, check_values, option, options_of
+from bytenmt.decoding.interface import AUTO, SEARCH, SPEED, Options
 from bytenmt.errors import DataError, SettingError
-from bytenmt.utf8 import first_invalid
+from bytenmt.sentinels import CLASSES
 
-if TYPE_CHECKING:  # it imports NumPy
-    from bytenmt.decoding.reranking import Reranker
+if TYPE_CHECKING:  # they import NumPy
+    from bytenmt.translation.kept_spans import KeepSpec
+    from bytenmt.translation.reranking import Reranker
+
+ALWAYS, NEVER = "always", "never"
+MAX_TOKENS = 16_000  # source bytes of a batch, padding included, times the beam size
+CONSTRAINTS = "Constraints"  # a heading of --help
+
+keep_option = partial(option, heading=CONSTRAINTS)
+length_option = partial(option, group="search", heading="Sentences and lengths")
+
+
+@dataclass(frozen=True)
+class LineSettings:
+    """Settings of lines, independent of the search: how they are split, batched and limited in
+    length.
+
+    prefix: what every translation begins with, except that of an empty line; it may be longer than
+    the length
+    limit: max_len_a * source bytes + max_len_b bytes. max_tokens: source bytes of a batch, times
+    the beam.
+    """
+
+    prefix: bytes = option(
+        b"",
+        "Forced decoding: text with which every translation begins.",
+        group="output",
+        heading=CONSTRAINTS,
+    )
+    max_len_a: Annotated[float, Meta(ge=0.0, le=1000.0)] = length_option(
+        3.0, "Length limit of a translation: A * source bytes + --max-len-b bytes."
+    )
+    max_len_b: Annotated[int, Meta(ge=0, le=10**6)] = length_option(
+        100, "Length limit of a translation: --max-len-a * source bytes + B bytes."
+    )
+    max_source_bytes: Annotated[int, Meta(ge=4, le=10**9)] | None = length_option(
+        None,
+        "Maximum source length in bytes; longer lines are split at spaces and translated in parts (default:"
+        " the maximum length of the model's training pairs).",
+    )
+    max_tokens: Positive = length_option(
+        MAX_TOKENS,
+        "Batch size in source bytes, padding included, times the beam size.",
+        heading=SPEED,
+    )
+    split_sentences: str = length_option(
+        AUTO,
+        "Split lines into sentences and translate them one by one; auto does so if the model was trained on"
+        " single sentences.",
+        choices=(AUTO, ALWAYS, NEVER),
+    )
+
+
+@dataclass(frozen=True)
+class KeepSettings:
+    """Settings of the spans of a line that its translation copies unchanged, and of the glossary.
+
+    keep: classes of spans, such as "urls,numbers"; keep_pattern: regular expressions of further
+    spans.
+    glossary: a file of terms and their translations. KeepSpec.from_settings of kept_spans reads
+    them.
+    """
+
+    keep: str | None = keep_option(
+        None,
+        "Classes of spans that are copied unchanged from the source to the translation, separated by commas;"
+        " none keeps nothing (default: all, if the model was trained with sentinels).",
+        metavar=",".join(CLASSES),
+    )
+    keep_pattern: tuple[str, ...] = keep_option(
+        (),
+        "Copy every match of this regular expression, in Python's syntax, unchanged to the translation; may"
+        " be repeated.",
+        metavar="REGEX",
+    )
+    glossary: Path | None = keep_option(
+        None,
+        "Glossary file of lines `term TAB target`: the translation has the target where the source has the"
+        " term, also with the ending of a plural or case.",
+    )
+
+
+LINES = options_of(LineSettings)
+KEEP = options_of(KeepSettings)
+TABLE = SEARCH | LINES
+
+
+def option_name(setting: str) -> str:
+    """Return the name of a setting's option, such as "--beam-size" for beam, for messages of
+    commands."""
+    return (TABLE | KEEP)[setting].long
 
 
 @dataclass(frozen=True)
@@ -48,6 +142,8 @@ class Settings(LineSettings):
         name as error messages write it, such as "--beam-size". Raises SettingError for an unknown
         name or a wrong value, DataError for a prefix or glossary that is malformed.
         """
+        from bytenmt.translation.kept_spans import KeepSpec  # here: --help does without NumPy
+
         known = TABLE | KEEP
         for name in values:
             if name not in known:
@@ -91,6 +187,8 @@ def encode_line(line: str | bytes, name: str) -> bytes:
 
     Raises DataError for another type, invalid UTF-8 or a line break.
     """
+    from bytenmt.utf8 import first_invalid  # here: --help does without NumPy
+
     if not isinstance(line, str | bytes):
         raise DataError(f"{name} is of type {type(line).__name__}: expected str or bytes")
     try:

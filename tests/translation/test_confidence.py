@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from bytenmt.config.facts import FlagThresholds
-from bytenmt.decoding.confidence import (
+from bytenmt.checkpoints.facts import FlagThresholds
+from bytenmt.decoding.interface import Hypothesis
+from bytenmt.translation.confidence import (
     REASONS,
     Verdict,
     has_loop,
@@ -14,7 +15,6 @@ from bytenmt.decoding.confidence import (
     is_copy,
     text_flags,
 )
-from bytenmt.decoding.interface import Hypothesis
 
 
 def test_bits_per_byte_include_the_end() -> None:

@@ -14,12 +14,12 @@ from made_up_engine import made_up_translator as made_up
 from made_up_engine import small_translator as make
 
 from bytenmt.architectures.registry import ARCHITECTURES
-from bytenmt.decoding.glossary import Glossary, Term
 from bytenmt.decoding.interface import Hypothesis, Options, Request
-from bytenmt.decoding.line_batch import cut_text
 from bytenmt.decoding.loading import runtime_from_models
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import ConfigError, DataError, SettingError
+from bytenmt.translation.glossary import Glossary, Term
+from bytenmt.translation.line_batch import cut_text
+from bytenmt.translation.translator import Translator
 
 CPU = torch.device("cpu")
 

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from bytenmt.config.facts import FlagThresholds
+from bytenmt.checkpoints.facts import FlagThresholds
 from bytenmt.decoding.interface import Hypothesis
-from bytenmt.decoding.line_batch import PLACEMENT
 from bytenmt.sentinels import Span, compile_patterns, find_spans, replace_spans
+from bytenmt.translation.line_batch import PLACEMENT
 
 # Levels of a verdict, the best one first.
 SURE, CHECK, WRONG = LEVELS = ("sure", "check", "wrong")

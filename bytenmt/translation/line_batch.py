@@ -14,7 +14,17 @@ from typing import NamedTuple
 
 from bytenmt.data.sentences import ends_at_signs, is_sign, sentence_ends
 from bytenmt.decoding.interface import Hypothesis, Request
-from bytenmt.decoding.kept_spans import (
+from bytenmt.kernel_constants import N_SENTINELS
+from bytenmt.sentinels import (
+    SENTINELS,
+    compile_patterns,
+    find_spans,
+    replace_spans,
+    sentinel_char,
+    to_bytes,
+    to_text,
+)
+from bytenmt.translation.kept_spans import (
     KeepSpec,
     KeptSpan,
     MarkedText,
@@ -25,17 +35,7 @@ from bytenmt.decoding.kept_spans import (
     restore_parts,
     restore_text,
 )
-from bytenmt.decoding.settings import Settings
-from bytenmt.sentinels import (
-    N_SENTINELS,
-    SENTINELS,
-    compile_patterns,
-    find_spans,
-    replace_spans,
-    sentinel_char,
-    to_bytes,
-    to_text,
-)
+from bytenmt.translation.settings import Settings
 
 CHUNK_NUMBER_STEP = (
     1 << 40

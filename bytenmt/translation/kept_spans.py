@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bytenmt.decoding.glossary import Glossary, Term
+from bytenmt.kernel_constants import FIRST_SENTINEL, N_SENTINELS
 from bytenmt.sentinels import (
     CLASSES,
-    FIRST_SENTINEL,
-    N_SENTINELS,
     Code,
     compile_patterns,
     drop_overlaps,
@@ -23,6 +21,7 @@ from bytenmt.sentinels import (
     sentinel_char,
     to_bytes,
 )
+from bytenmt.translation.glossary import Glossary, Term
 
 NONE = "none"  # the value of --keep that keeps nothing
 TextOrCode = str | Code
