@@ -15,8 +15,8 @@ from made_up_engine import make_run
 import bytenmt
 from bytenmt.api import runs
 from bytenmt.data import sentences
-from bytenmt.decoding import glossary, translator
 from bytenmt.training import arguments
+from bytenmt.translation import glossary, translator
 
 WITHOUT_SOURCE = ("model.source=false",)
 
