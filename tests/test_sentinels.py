@@ -1,6 +1,4 @@
-"""Test which spans are kept: one table of texts, the time that finding them takes, and tags that
-belong together.
-"""
+"""Which spans are kept: one table of texts, the time to find them, and tags in pairs."""
 
 import time
 
@@ -134,7 +132,7 @@ HOSTILE = [
 
 
 def seconds(text: str) -> float:
-    """The least processor time in which spans of a line are found and its sentences split, of two."""
+    """The least processor time, of two, to find the spans of a line and split its sentences."""
     times = []
     for _ in range(2):
         begin = time.process_time()
@@ -147,7 +145,7 @@ def seconds(text: str) -> float:
 @pytest.mark.parametrize("unit", HOSTILE)
 @pytest.mark.parametrize("end", ["", "_"])
 def test_the_time_is_proportional_to_the_text(unit: str, end: str) -> None:
-    """Four times the text takes at most eight times as long, where quadratic time would be sixteen."""
+    """Four times the text takes at most eight times as long; quadratic time would be sixteen."""
     short, long = (unit * (n // len(unit)) + end for n in (4_000, 16_000))
     assert seconds(long) < 8 * seconds(short) + 0.005
 

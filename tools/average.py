@@ -26,8 +26,7 @@ from bytenmt.errors import BytenmtError, CheckpointError
 
 
 def average(paths: Sequence[Path], output: Path) -> str:
-    """Write the mean of the weights of runs, their best ones, and weights files; return a line
-    about it.
+    """Write the mean of the weights of runs, their best ones, and weights files; return a line.
 
     Raises CheckpointError.
     """

@@ -1,5 +1,4 @@
-"""Write a model card: a README.md for model hubs, with scores, scores on disturbed sources, and
-speed.
+"""Write a model card: a README.md for model hubs, with scores and speed.
 
     python tools/card.py MODEL -o card.md --src test.en --ref test.de --language en --language de
 

@@ -1,5 +1,4 @@
-"""Count the planted faults that a model's quality flags detect, and the false alarms on intact
-references.
+"""Count the planted faults that a model's quality flags detect, and their false alarms.
 
     python tools/planted_faults.py data/models/en-de --direction en-de --corpora corpora
 

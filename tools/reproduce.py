@@ -1,8 +1,7 @@
 """Reproduce a table of results: train, decode and score each of its rows.
 
     python tools/get_data.py multi30k -o corpora
-    python tools/reproduce.py multi30k-en-de --corpora corpora -o results [--row bahdanau]
-    [--minutes 120]
+    python tools/reproduce.py multi30k-en-de --corpora corpora -o results --minutes 120
 
 The budget of a row may be given in minutes. It is converted to updates by timing the training once,
 alone on an idle machine; after that the training may share the machine with other work:
@@ -153,8 +152,10 @@ def _program(name: str) -> list[str]:
 
 
 def _run_program(words: Sequence[str], what: str, until: float) -> None:
-    """Run a program and interrupt it at the deadline. Raises as train does. what: name in error
-    messages."""
+    """Run a program and interrupt it at the deadline.
+
+    Raises as train does. what: name in error messages.
+    """
     child = subprocess.Popen(words)
     try:
         child.wait(None if math.isinf(until) else max(0.0, until - time.monotonic()))
@@ -264,7 +265,7 @@ def main() -> None:
 
 
 def time_rows(recipe: Recipe, args: argparse.Namespace) -> None:
-    """Time the rows with a budget in minutes, one seed of each, and print the budgets in updates."""
+    """Time the rows with a budget in minutes, one seed of each, and print budgets in updates."""
     folder = args.output / recipe.name
     timed = {}
     for row in recipe.select_rows(args.row):
@@ -302,8 +303,7 @@ def _check_texts(recipe: Recipe, row: str, corpora: Path) -> None:
 
 
 def make(recipe: Recipe, args: argparse.Namespace) -> bool:
-    """Run the selected rows and write the table. Return whether the time limit stopped it before
-    the end."""
+    """Run the selected rows and write the table; return whether time ran out before the end."""
     folder = args.output / recipe.name
     folder.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + 60 * args.minutes

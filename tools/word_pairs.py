@@ -1,7 +1,7 @@
 """Write a corpus of single words and their translations, extracted from parallel text.
 
-    python tools/word_pairs.py --src corpora/tatoeba-eng-deu/train.en
-    corpora/uistrings-eng-deu/train.en \\
+    python tools/word_pairs.py \\
+        --src corpora/tatoeba-eng-deu/train.en corpora/uistrings-eng-deu/train.en \\
         --tgt corpora/tatoeba-eng-deu/train.de corpora/uistrings-eng-deu/train.de \\
         -o corpora/words-eng-deu/train.en corpora/words-eng-deu/train.de
 
@@ -44,7 +44,7 @@ Ids = npt.NDArray[np.int64]
 
 
 def split_words(lines: Sequence[str]) -> list[list[str]]:
-    """Return the words of each line; a first word is lower-cased where it mostly is inside lines."""
+    """Return the words of each line; a first word is lower-cased where it mostly is elsewhere."""
     found = [_WORD.findall(line) for line in lines]
     inside = Counter(word for words in found for word in words[1:])
     for words in found:

@@ -49,7 +49,7 @@ def test_white_space_is_copied_and_rubbish_repaired() -> None:
 
 
 def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(module, "MAX_LINE_BYTES", 1000)
     output, endless = io.BytesIO(), io.BytesIO(b"one\n" + b"x" * 10_000)
     with pytest.raises(DataError, match="standard input, line 2 has over 1,000 bytes"):
         LineFilter(made_up().translate_lines, output).stream(endless)
@@ -60,7 +60,7 @@ def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_waits_is_bounded() -> None:
-    """No more lines are read than the queue holds. After the lines comes the error that ended them."""
+    """No more lines are read than the queue holds; the error of reading comes after the lines."""
     waiting, n_read = LineQueue(4), 0
 
     def lines() -> Iterator[InputLine]:
@@ -180,7 +180,7 @@ def test_another_encoding_ends_while_the_input_is_open(start: Start) -> None:
     process = start()
     ask(process, b"one")
     assert process.stdin is not None and process.stderr is not None
-    process.stdin.write(b"bad \xff\n" * (module.LINES_CHECKED - 1))
+    process.stdin.write(b"bad \xff\n" * (module.N_CHECKED_LINES - 1))
     process.stdin.flush()
     assert process.wait() == 1
     told = process.stderr.read()

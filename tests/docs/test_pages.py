@@ -1,4 +1,4 @@
-"""The README and the guides: their commands run, their output is real, their links lead somewhere."""
+"""The README and the guides: their commands run, their output is real, their links work."""
 
 import ast
 import doctest
@@ -55,8 +55,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def shell_script(commands: list[Command], port: int) -> str:
-    """Return a script that runs commands one after another, each with its output and exit code in
-    files."""
+    """Return a script that runs commands in turn, each with its output and exit code in files."""
     parts = ["set -o pipefail"]
     for number, command in enumerate(commands):
         line = command.line.replace(f":{PORT}", f":{port}")

@@ -65,8 +65,7 @@ def write_client(path: Path, address: str) -> None:
 
 @contextmanager
 def serving(folder: Path, command: Command = run_unchanged) -> Iterator[Path]:
-    """Start a server in a process of its own and yield the program `bytenmt` in a folder that asks
-    it."""
+    """Start a server in its own process; yield the program `bytenmt` in a folder that asks it."""
     address, program = folder / "socket", folder / "bytenmt"
     write_client(program, str(address))
     server = FORKSERVER.Process(target=serve, args=(str(address), command))

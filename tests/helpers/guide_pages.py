@@ -28,8 +28,7 @@ LINK = re.compile(r"\]\(([^()\s]+)\)")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block. info: its language and what stands behind it; by: what runs it, where it says
-    so."""
+    """A fenced block of a page."""
 
     info: str
     text: str

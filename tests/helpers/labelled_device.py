@@ -1,5 +1,4 @@
-"""A second device on a machine that has none: storages are labelled with a device, the CPU
-computes.
+"""A second device on a machine without one: storages have a label, the CPU computes.
 
 Inside `labelled_device()`, torch.device("cuda") is understood wherever a tensor is made or moved,
 and `Tensor.device` tells the label. An operation whose tensors have different labels raises
@@ -52,7 +51,10 @@ def _tensors(values: Any) -> list[Tensor]:
 
 
 class _Labels(TorchDispatchMode):
-    """Compute every operation, label its results and refuse mixed ones. waits: what the host read."""
+    """Compute every operation, label its results and refuse mixed ones.
+
+    waits: what the host read.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,4 @@
-"""The CPU engine's interpreter as plain Python, with kernels in NumPy: references for the compiled
-code.
+"""The CPU engine's interpreter in plain Python with NumPy kernels: references.
 
 The kernels share no code with the compiled ones. Only models in float32 are supported. Kernels take
 addresses (int), as the compiled ones do.
@@ -31,8 +30,7 @@ Array = npt.NDArray[np.float32]
 
 
 def as_python(function: Function, stand_ins: Mapping[Any, Callable[..., Any]]) -> Function:
-    """Return a plain Python version of a compiled function, which calls plain Python versions in
-    turn.
+    """Return a plain Python version of a compiled function, which calls plain versions in turn.
 
     stand_ins: maps compiled functions to Python functions that are called instead, for those that
     exist as machine code only or are too slow in Python.
@@ -184,7 +182,6 @@ def _run_in_numpy(*arguments: Any) -> None:
 
 @contextmanager
 def numpy_kernels() -> Iterator[None]:
-    """Context manager: the CPU engine and its readers run in Python with NumPy kernels, on one
-    thread."""
+    """Run the CPU engine and its scorers in Python with NumPy kernels, on one thread."""
     with mock.patch.object(session, "run", _run_in_numpy):
         yield

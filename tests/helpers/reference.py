@@ -94,8 +94,7 @@ def gru(
     """One step; reset "before" or "after" the product; z can "keep" h or "take" the new.
 
     n_inside: the last inputs, whose share of g is reset as well, as in the decoder of Cho et al.
-    2014,
-    appendix: g = tanh(W e + r * (U h + C c)).
+    2014, appendix: g = tanh(W e + r * (U h + C c)).
     """
     d, n = len(h), len(x) - n_inside
     w, b = p[f"{name}.input.weight"], p[f"{name}.input.bias"]
@@ -129,8 +128,7 @@ def depths(options: Options) -> tuple[int, int]:
 
 
 def top_to_top(states: list[Any], n_layers: int) -> list[Any]:
-    """The first states of so many layers: the uppermost ones; the lowest again where there are too
-    few."""
+    """The first states of so many layers: the uppermost, or the lowest again if too few."""
     while len(states) < n_layers:
         states = [states[0], *states]
     return states[len(states) - n_layers :]
@@ -318,8 +316,7 @@ def taps(weight: Array, bias: Array, columns: list[Array], offsets: list[int]) -
 
 
 def multiplicative_unit(h: Array, maps: Array) -> Array:
-    """The unit of h, of whose four maps g1, g2, g3, u stand behind each other, before their
-    functions."""
+    """The unit of h, whose four maps g1, g2, g3, u are concatenated, before their functions."""
     d = len(h)
     g1, g2, g3 = sigmoid(maps[:d]), sigmoid(maps[d : 2 * d]), sigmoid(maps[2 * d : 3 * d])
     return g1 * np.tanh(g2 * h + g3 * np.tanh(maps[3 * d :]))
@@ -401,7 +398,7 @@ def bytenet(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
 
 
 def normed(p: Parameters, name: str) -> Array:
-    """g v / |v|, the length taken over all that feeds one output channel; or the weight as it is."""
+    """g v / |v|, the length over all that feeds one output channel; or the weight as it is."""
     if f"{name}.v" not in p:
         return p[name]
     v, g = p[f"{name}.v"], p[f"{name}.g"]
@@ -536,8 +533,7 @@ def gelu(x: Array) -> Array:
 
 
 def turned(x: Array, position: int) -> Array:
-    """Su et al. 2021, eq. 34: channels i and i + e / 2 as a complex number, times exp(sqrt(-1)
-    angle)."""
+    """Su et al. 2021, eq. 34: channels i and i + e / 2 as a complex number, times exp(i angle)."""
     half = len(x) // 2
     angles = position * 10_000.0 ** (-np.arange(half) / half)
     z = (x[:half] + 1j * x[half:]) * np.exp(1j * angles)

@@ -1,4 +1,4 @@
-"""Small models with the options of the architectures: each at least once, and all of the equations."""
+"""Small models with the options of the architectures: each option at least once."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,11 @@ Variant = dict[str, Any]
 
 
 def read_variants(table: str, known: Mapping[str, Variant] = {}) -> dict[str, Variant]:
-    """Return the variants of a table, a line each: its name, an architecture or a variant above or
-    in `known`, and what differs from that. A value is JSON, or a word."""
+    """Return the variants of a table, a line each.
+
+    A line has its name, an architecture or a variant above or in `known`, and what differs from
+    that. A value is JSON, or a word.
+    """
     found: dict[str, Variant] = {}
     for line in table.strip().splitlines():
         name, base, *settings = line.split()

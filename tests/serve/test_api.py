@@ -1,4 +1,4 @@
-"""LibreTranslate's API as its clients use it, over made-up engines: a line comes back in capitals."""
+"""LibreTranslate's API as its clients use it, over made-up engines that answer in capitals."""
 
 import gzip
 import json
@@ -331,7 +331,7 @@ def test_the_page_asks_nobody_else() -> None:
 
 
 def test_metrics_and_a_failure_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """The log has neither texts nor what is inside of an error's answer, tokens or names of files."""
+    """The log has neither texts nor what an error's answer hides, nor tokens or file names."""
     caplog.set_level("INFO", "bytenmt.serve")
     app = made_up_app("en-de", keys=["secret"])
     with TestClient(app.asgi()) as asked:

@@ -17,7 +17,7 @@ LIMITS = Limits(characters=100, queue=8)
 
 
 def test_a_client_has_a_share_of_the_queue() -> None:
-    """A share of the requests and of their characters; nothing is kept of clients that have gone."""
+    """A share of the requests and of their characters; nothing is kept of clients that left."""
     queue = WorkQueue(LIMITS)
     with queue.admitted("alice", 1), queue.admitted("alice", 1):
         with (
@@ -28,7 +28,7 @@ def test_a_client_has_a_share_of_the_queue() -> None:
         assert (refused.value.status, refused.value.retry_after) == (429, 1)
         with queue.admitted("bob", 1):
             assert (queue.n_requests, queue.n_characters) == (3, 3)
-    share = work_queue.LONGEST_REQUESTS * LIMITS.characters // work_queue.CLIENT_SHARE
+    share = work_queue.MAX_LONGEST_REQUESTS * LIMITS.characters // work_queue.N_CLIENT_SHARES
     with queue.admitted("alice", share):
         with pytest.raises(Refusal, match="of this client"), queue.admitted("alice", 1):
             pass
@@ -158,7 +158,7 @@ def test_names_of_the_server(
 
 @pytest.mark.parametrize("allowed", [(), (FOREIGN,), ("*",)])
 def test_pages_of_other_sites(allowed: tuple[str, ...]) -> None:
-    """They change nothing and read nothing, unless their site is allowed; programs send no Origin."""
+    """They change and read nothing, unless their site is allowed; programs send no Origin."""
     with client(access=(LOOPBACK, allowed)) as asked:
         host = {"host": "localhost:5000"}
 

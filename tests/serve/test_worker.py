@@ -50,8 +50,10 @@ def test_equal_lines_are_asked_once_and_empty_ones_never() -> None:
 
 
 def test_what_goes_wrong_ends_the_lines_that_it_meets() -> None:
-    """And no others: the next ones have a new engine. A client's callback that fails is such a
-    wrong, too."""
+    """Other lines are not touched: they have a new engine.
+
+    A client's callback that fails is such an error, too.
+    """
     gate = Gate()
     worker = gate.worker()
 

@@ -29,8 +29,7 @@ def files(tmp_path: Path) -> list[Path]:
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_the_mean_of_checkpoints(files: list[Path], n: int) -> None:
-    """Sums are float64 and rounded once; files may come in any order, and a run is its best
-    weights."""
+    """Sums are float64 and rounded once; files may come in any order; a run is its best weights."""
     run, updates = files[0].parent / "run", [70, 80, 90][-n:]
     expected = [read_run(path)[1].arrays for path in files[-n:]]
     for number, paths in enumerate((files[-n:][::-1], [*files[-n:-1], run])):

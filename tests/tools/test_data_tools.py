@@ -1,5 +1,4 @@
-"""Corpora from addresses and folders, words found in parallel text, the figures of a model, the
-sample."""
+"""Corpora from addresses and folders, words of parallel text, figures of models, the sample."""
 
 import gzip
 import random

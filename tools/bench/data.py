@@ -31,8 +31,7 @@ Indices = npt.NDArray[np.int64]
 
 
 def sentence_lengths(n: int) -> tuple[Lengths, Lengths]:
-    """Return random lengths: sources log-normal (median 110 bytes, sigma 0.6), targets about as
-    long."""
+    """Return random lengths: sources log-normal (median 110 bytes, sigma 0.6), targets similar."""
     draw = np.random.default_rng(1)
     source = np.clip(np.round(draw.lognormal(np.log(110), 0.6, n)), 1, 1000).astype(np.int32)
     target = np.maximum(1, np.round(source * draw.lognormal(0.05, 0.15, n))).astype(np.int32)

@@ -1,11 +1,11 @@
-"""Measure decoding: time per step and bytes per second, relative to a floor or a rival of the same
-run.
+"""Measure decoding: time per step and bytes per second, relative to a floor or a rival.
 
-    python tools/bench/decode.py                                    five architectures, about five
-    minutes python tools/bench/decode.py --arch bytenet --preset base --batch 8 --beam 1 4
-    --precision fp32 int8 python tools/bench/decode.py --arch luong --set 'model.ngrams=[2,3,4,5,6]'
-    python tools/bench/decode.py --peer                             against CTranslate2's
-    Transformer
+    # five architectures, about five minutes
+    python tools/bench/decode.py
+    python tools/bench/decode.py --arch bytenet --preset base --batch 8 --precision fp32 int8
+    python tools/bench/decode.py --arch luong --set 'model.ngrams=[2,3,4,5,6]' --beam 1 4
+    # against CTranslate2's Transformer
+    python tools/bench/decode.py --peer
 
 Weights are random and sentences never end, so that every step has all its rows. Sources have 100
 bytes. The floor of a step on the CPU is the larger of two times: reading the bytes of its packed
@@ -63,8 +63,7 @@ TOO_LOW = 0.9  # a ratio below this means that the floor is wrong
 
 
 class Group(NamedTuple):
-    """Cases that are measured in turn: the engines and precisions of one model, batch size and
-    beam."""
+    """Cases that are measured in turn: engines and precisions of one model, batch size and beam."""
 
     preset: str
     batch: int
@@ -89,8 +88,10 @@ def groups(options: Any) -> list[Group]:
 
 
 def cases(arch: str, group: Group, options: Any) -> list[Case]:
-    """Return the cases of a group. Plain PyTorch runs in one precision, fp32 unless bf16 alone is
-    given."""
+    """Return the cases of a group.
+
+    Plain PyTorch runs in one precision, fp32 unless bf16 alone is given.
+    """
     own = [("numba", precision) for precision in group.precisions]
     own += [("torch", precision) for precision in group.precisions if precision in DTYPES][:1]
     settings = tuple(options.settings)

@@ -1,5 +1,4 @@
-"""Measure this machine's memory read rate, which bounds the speed of a decode step on a CPU from
-above."""
+"""Measure this machine's memory read rate, the upper bound of a decode step's speed on a CPU."""
 
 from __future__ import annotations
 
@@ -74,8 +73,7 @@ READERS = (_reader(1, 4), _reader(1, 8), _reader(2, 4), _reader(4, 4))
 
 
 def read_rate(n_bytes: int, threads: int = 1) -> float:
-    """Return the bytes per second at which n_bytes of memory are read repeatedly, each thread its
-    own share.
+    """Return the bytes per second at which threads read n_bytes of memory, each its own share.
 
     The best of several access patterns and tries counts. Sizes are rounded down to whole chunks.
     Raises ValueError where a thread gets no whole chunk.

@@ -197,8 +197,7 @@ def check_architecture(work: Work, config: Config, batch: Batch) -> None:
 
 
 def counting_capture(capture: Capture | None, counts: Counter[str]) -> Capture:
-    """Capture a step as another capture does, or as it is on a CPU, and count how often it is
-    replayed."""
+    """Capture a step as another capture does, or as on a CPU, and count its replays."""
 
     def captured(step: Callable[[], None]) -> Callable[[], None]:
         replay = capture(step) if capture else step
@@ -272,8 +271,7 @@ def speed(work: Work) -> None:
 
 
 def decode_records(work: Work, case: Case, peak: Peak) -> None:
-    """Measure a decode step by PyTorch and by the CUDA graph, beside the time that it takes at
-    least."""
+    """Measure a decode step by PyTorch and by the CUDA graph, beside the time it takes at least."""
     config = endless_model(case.arch, case.preset).model.config
     n_bytes = decoder_weights(config) * DTYPES[case.precision].itemsize
     buffer = torch.zeros(1 << (24 if work.dry else 30), dtype=torch.uint8, device=work.device)
@@ -287,8 +285,7 @@ def decode_records(work: Work, case: Case, peak: Peak) -> None:
 
 
 class PlainModel(nn.Module):
-    """PyTorch's own encoder and decoder of width d: nn.LSTM of two layers, or nn.Transformer of
-    three."""
+    """PyTorch's own encoder and decoder of width d: a two-layer LSTM or three-layer Transformer."""
 
     def __init__(self, kind: str, d: int) -> None:
         super().__init__()
@@ -399,8 +396,7 @@ def training_words(name: str, run: Path, budget: float, work: Work) -> list[str]
 
 
 def fitting_width(settings: Sequence[str]) -> int:
-    """Return the largest width whose int8 file has at most MOST_BYTES: a byte a weight, 2 % beside
-    them."""
+    """Return the largest width whose int8 file has at most MOST_BYTES, 2 % of them overhead."""
     for width in range(64, 2049, 32):
         config = load_config("luong", "tiny", [*settings, f"model.d_hidden={width}"])
         if 1.02 * n_parameters(config.model) > MOST_BYTES:

@@ -1,5 +1,4 @@
-"""Compare decoding with CTranslate2's Transformer with random weights, on as many threads, in the
-same run.
+"""Compare decoding with CTranslate2's Transformer with random weights, on as many threads.
 
 Whole sentences of 100 bytes, in text bytes per second, both encoders included. Preset base is
 compared with a common configuration, 6 + 6 layers of 512 on 8,000 subwords of 4.2 bytes each, and
@@ -42,8 +41,7 @@ PEER_TYPES = {"fp32": "float32", "int8": "int8"}  # CTranslate2's names
 
 
 class Shape(NamedTuple):
-    """A Transformer: encoder and decoder layers, width, inner width, heads, tokens without
-    specials."""
+    """A Transformer: layers of encoder and decoder, width, inner width, heads, tokens."""
 
     encoder_layers: int
     decoder_layers: int
@@ -157,8 +155,7 @@ def build_peers(shape: Shape, known: Sequence[str], threads: int) -> dict[str, P
 def whole_sentences(
     preset: str, batch: int, beam: int, known: Sequence[str], options: Any
 ) -> Iterator[Record]:
-    """Compare text bytes per second: the same precisions with each other, and the best with the
-    best."""
+    """Compare text bytes per second: equal precisions with each other, the best with the best."""
     shape = WHOLE[preset]
     text = random_sources(shape, batch, SUBWORDS + 1)
     actions: dict[str, Callable[[], float]] = {}

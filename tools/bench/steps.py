@@ -194,7 +194,10 @@ def seconds(action: Callable[[], object], device: torch.device | None = None) ->
 
 
 class Timing(NamedTuple):
-    """Minimum and median of several measurements; the median shows the influence of other programs."""
+    """Minimum and median of several measurements.
+
+    The median shows the influence of other programs.
+    """
 
     best: float
     median: float
@@ -214,7 +217,7 @@ def measure_in_turn(actions: Mapping[str, Callable[[], float]], rounds: int) -> 
 
 
 def machine_load() -> str:
-    """Describe other work on the machine: the load average and the stolen share of processor time."""
+    """Describe other work on the machine: the load average and the stolen processor time."""
     load = os.getloadavg()[0]
     try:
         with open("/proc/stat", encoding="ascii") as file:

@@ -5,9 +5,8 @@
 Only the FLOP of matrix products on real bytes are counted: the backward pass counts twice the
 forward; look-ups, elementwise operations and padding count nothing. An encoder weight is used once
 per source byte (in ByteNet once per unfolded column), a decoder weight once per target byte, EOS
-included. A step is a whole
-update: encode, forward, loss, backward, optimiser. Times are the best of several; the peak is
-measured in between. On a GPU: tools/bench/gpu.py.
+included. A step is a whole update: encode, forward, loss, backward, optimiser. Times are the best
+of several; the peak is measured in between. On a GPU: tools/bench/gpu.py.
 """
 
 from __future__ import annotations
@@ -58,8 +57,10 @@ def typical_batch(max_tokens: int, device: torch.device) -> Any:
 
 
 def make_batch(source_len: np.ndarray, target_len: np.ndarray, device: torch.device) -> Any:
-    """Return a batch of random letters on the device. source_len, target_len: (n,) int64, including
-    EOS."""
+    """Return a batch of random letters on the device.
+
+    source_len, target_len: (n,) int64, including EOS.
+    """
     draw = torch.Generator().manual_seed(1)
     sides = []
     for lengths in (torch.from_numpy(source_len), torch.from_numpy(target_len)):

@@ -1,5 +1,4 @@
-"""Measure what each kernel of ours for training on a CPU gains: whole updates with and without it,
-in turn.
+"""Measure what each of our kernels for training on a CPU gains: updates with and without it.
 
     python tools/bench/training_kernels.py
 

@@ -1,4 +1,4 @@
-"""Score a trained row on the test text; measure its speed, size, and scores on disturbed sources."""
+"""Score a trained row on the test text, disturbed too; measure its speed and size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ SPEEDS = "text_bytes_per_second_by_batch"
 
 
 def score_row(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, Any]:
-    """Return all figures of a row that need its test text. Raises CalledProcessError, BytenmtError."""
+    """Return all figures of a row that need its test text.
+
+    Raises CalledProcessError, BytenmtError.
+    """
     runs = recipe.runs(row, folder)
     if recipe.is_language_model:
         text = str(corpora / recipe.test["text"])
@@ -88,7 +91,7 @@ def window_bits(runs: Sequence[Path], file: str) -> float:
 
 
 def text_scores(hypotheses: Path, reference: Path, tokenize: str) -> dict[str, dict[str, Any]]:
-    """Return chrF, BLEU, lower-cased BLEU and exact matches of a file, with sacreBLEU's signatures."""
+    """Return chrF, BLEU, lower-cased BLEU and exact matches, with sacreBLEU's signatures."""
     texts, references = (
         path.read_text(encoding="utf-8").split("\n")[:-1] for path in (hypotheses, reference)
     )

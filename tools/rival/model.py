@@ -91,8 +91,7 @@ class Transformer(nn.Module):
 
 
 def sinusoids(n: int, d: int) -> Tensor:
-    """Return the encodings (n, d) of positions 1 to n: d/2 sines of falling frequency, then their
-    cosines.
+    """Return the encodings (n, d) of positions 1 to n: d/2 sines of falling frequency, d/2 cosines.
 
     Frequencies fall from 1 to 1/10,000.
     """
@@ -103,8 +102,7 @@ def sinusoids(n: int, d: int) -> Tensor:
 
 
 def stacked_projections(model: Transformer) -> dict[nn.Parameter, int]:
-    """Return the hidden matrices with the number of projections in each: 3 for query, key and
-    value."""
+    """Return hidden matrices with the number of their projections: 3 for query, key and value."""
     return {
         parameter: 3 if name.endswith("in_proj_weight") else 1
         for name, parameter in model.named_parameters()

@@ -1,5 +1,4 @@
-"""Translate a test text with an exported rival, by CTranslate2, and measure quality, speed and
-size.
+"""Translate a test text with an exported rival by CTranslate2; measure quality, speed, size.
 
     python tools/rival/score.py runs/rival --src test.en --ref test.de --json rival.json
     python tools/rival/score.py runs/rival --precision fp32 --src test.en -o test.hyp

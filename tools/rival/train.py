@@ -1,8 +1,7 @@
 """Train a subword Transformer on the same pairs as bytenmt, for as many updates or minutes.
 
-    python tools/rival/train.py --src train.en --tgt train.de --valid-src valid.en --valid-tgt
-    valid.de \\
-        -o runs/rival --max-minutes 60 --threads 1
+    python tools/rival/train.py --src train.en --tgt train.de \\
+        --valid-src valid.en --valid-tgt valid.de -o runs/rival --max-minutes 60 --threads 1
 
 The common alternative to bytenmt: SentencePiece, PyTorch's own layers (pre-norm), AdamW with
 warm-up and a cosine schedule that ends with the budget, label smoothing, dropout, a moving average
@@ -142,8 +141,7 @@ class Run:
         return min(1.0, max(shares))
 
     def rate(self) -> float:
-        """Return the learning rate of the next update: linear warm-up, then a cosine to zero at the
-        limit."""
+        """Return the rate of the next update: linear warm-up, then a cosine down to the limit."""
         update, warmup = self.progress["update"] + 1, max(1, self.recipe.warmup_updates)
         factor = 0.5 * (1 + math.cos(math.pi * self.fraction_done()))
         return self.recipe.lr * (update / warmup if update < warmup else factor)
@@ -207,8 +205,10 @@ class Run:
         progress["seconds"] += time.monotonic() - started
 
     def _write_record(self) -> None:
-        """Write a record of the updates since the last one. Raises BytenmtError if training has
-        diverged."""
+        """Write a record of the updates since the last one.
+
+        Raises BytenmtError if training has diverged.
+        """
         bits = float(torch.stack(self.nats).double().sum()) / math.log(2) / max(1, self.n_bytes)
         if not math.isfinite(bits):
             raise BytenmtError("training has diverged (the loss is not a number): lower --lr")
@@ -239,8 +239,7 @@ class Run:
         self._write("valid_bits_per_byte", bits)
 
     def _save(self) -> None:
-        """Write a checkpoint with all state that a resume needs, including the random number
-        generator."""
+        """Write a checkpoint with all that a resume needs, such as the random generator's state."""
         whole: dict[str, Any] = {
             "progress": self.progress,
             "model": self.model.state_dict(),
@@ -266,8 +265,10 @@ class Run:
 
 
 def build_optimizer(model: Transformer, recipe: Recipe) -> torch.optim.Optimizer:
-    """Build AdamW, or Muon for the hidden matrices with AdamW for the rest; vectors have no weight
-    decay."""
+    """Build AdamW, or Muon for hidden matrices and AdamW for the rest.
+
+    Vectors have no weight decay.
+    """
     maps = stacked_projections(model) if recipe.optimizer == "muon" else {}
     rest = [p for p in model.parameters() if p not in maps]
     groups: list[dict[str, Any]] = [

@@ -289,8 +289,7 @@ def number_words(number: int) -> Line | None:
 
 
 def number_myriads(number: int) -> Line | None:
-    """Write a value like 1만 2500, 12,500 (before a counter); two digits are the counted things'
-    own."""
+    """Write a value like 1만 2500, 12,500 (before a counter), or two digits of the things."""
     if number < 100:
         return None
     return myriads(number) if number >= 10_000 else f"{number:,}", f"{number:,}"
@@ -508,8 +507,10 @@ def make_side(side: str, count: int, seed: int) -> list[Pair]:
 
 
 def make_sample(seed: int = 1, pairs: int = 20_000) -> dict[str, list[Pair]]:
-    """Return the three sets. Raises ValueError if two lines of one language share a line of the
-    other."""
+    """Return the three sets.
+
+    Raises ValueError if two lines of one language share a line of the other.
+    """
     sides = {"train": pairs, **HELD_OUT}
     sample = {side: make_side(side, count, seed) for side, count in sides.items()}
     every = [pair for side in sample.values() for pair in side]

@@ -61,8 +61,7 @@ def capitals(line: CodedText) -> CodedText:
 
 
 def moved(line: CodedText) -> CodedText:
-    """Translate a line to signs of many formats, with all codes in another order: every other pair
-    first."""
+    """Translate a line to signs of many formats, its codes in another order: every other first."""
     pairs = {
         part.pair: [one for one in line if isinstance(one, Code) and one.pair == part.pair]
         for part in line

@@ -1,8 +1,10 @@
 """Record outputs of the package on one commit, and compare those of another commit with them.
 
-    python tools/verify/oracles.py record FOLDER           on the commit before a restructuring
-    python tools/verify/oracles.py compare FOLDER          on a later commit; exits with 1 if
-    anything differs python tools/verify/oracles.py compare FOLDER --only cpu trainings
+    # on the commit before a restructuring
+    python tools/verify/oracles.py record FOLDER
+    # on a later commit; exits with 1 if anything differs
+    python tools/verify/oracles.py compare FOLDER
+    python tools/verify/oracles.py compare FOLDER --only cpu trainings
 
 `record` trains small models of all architectures, stores them and all inputs in FOLDER, and writes
 the outputs of the package to FOLDER/SECTION.json; sections that are recorded already are kept.
@@ -367,8 +369,7 @@ def digest(arrays: Sequence[Any]) -> str:
 
 
 def run_digest(run: Path) -> dict[str, str]:
-    """Return a hash of each tensor in a run's checkpoint files, by the file's kind and the tensor's
-    name."""
+    """Return a hash of each tensor in a run's checkpoint files, by kind of file and tensor name."""
     found: dict[str, str] = {}
     trainer = safetensors.torch.save(trainer_tensors(run))
     for kind, data in (("weights", (run / "last.safetensors").read_bytes()), ("trainer", trainer)):

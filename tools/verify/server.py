@@ -6,8 +6,8 @@ Prints, for 32 connections, the answers, also for each second of the server's CP
 more on a busy machine), the errors, and the 50th and 95th percentile of the response times:
 
     load      alone, for --seconds; the other phases take a third of that
-    uploads   beside 64 clients that upload files which are slow to read, each from an address of
-    its own unread    beside 200 event streams of long texts whose clients never read
+    uploads   beside 64 clients, each with its own address, that upload files which are slow to read
+    unread    beside 200 event streams of long texts whose clients never read
 
 Then it uploads documents that are hostile by their structure, and sends SIGTERM beside 32 clients
 and counts the requests that were accepted and not answered. Fails where an honest request fails, a
@@ -143,8 +143,7 @@ class Client:
 
 
 class Figures:
-    """Response times of honest clients, in seconds; their answers by status; response times of
-    /health."""
+    """Response times and statuses of honest clients' answers, and response times of /health."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -169,8 +168,7 @@ class Figures:
 async def translate_lines(
     client: Client, pair: str, figures: Figures, until: float, pause: float
 ) -> None:
-    """Translate one line after another until a time of time.monotonic(), with random pauses of this
-    mean."""
+    """Translate lines until a time of time.monotonic(), with random pauses of this mean."""
     source, target = pair.split("-")
     chance = random.Random(id(client))
     for line in itertools.cycle(LINES):
@@ -201,8 +199,7 @@ async def ask_health(server: ServerProcess, figures: Figures, until: float) -> N
 
 
 def hostile_forms(seed: int, pair: str) -> Iterator[bytes]:
-    """Yield multipart bodies with hostile files without end, small ones and as large as a server
-    takes."""
+    """Yield multipart bodies with hostile files without end, small or as large as is allowed."""
     chance = random.Random(seed)
     while True:
         suffix, begin, unit = chance.choice(HOSTILE)
@@ -297,8 +294,7 @@ async def phase(
 
 
 async def stop_gracefully(server: ServerProcess, pair: str) -> tuple[int, int, int]:
-    """Send SIGTERM beside clients; return the exit code, the answers after it, and those that were
-    lost."""
+    """Send SIGTERM beside clients; return exit code, answers after it, and answers lost."""
     figures, clients = Figures(), [Client(server, number) for number in range(N_CLIENTS)]
     tasks = [
         asyncio.ensure_future(translate_lines(client, pair, figures, time.monotonic() + 30, 0))
