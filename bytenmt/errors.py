@@ -5,9 +5,9 @@ Also `printable`, which shows foreign text, such as a file name, in a line for a
 
 
 def printable(text: object) -> str:
-    """Return str(text) as one line without control characters, which a terminal would obey.
+    r"""Return str(text) as one line without control characters, which a terminal would obey.
 
-    Characters that Python's repr would escape are escaped; \\xff is a byte of a file name that is
+    Characters that Python's repr would escape are escaped; \xff is a byte of a file name that is
     not UTF-8.
     """
     whole = str(text)

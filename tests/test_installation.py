@@ -27,7 +27,8 @@ def test_the_folder_of_a_clone_is_not_taken_for_the_package(tmp_path: Path) -> N
 
     In the folder around it, Python must not take it for a namespace package, which would be empty.
     """
-    clone, site = tmp_path / "bytenmt", tmp_path / "site"
+    clone = tmp_path / "bytenmt"
+    site = tmp_path / "site"
     (clone / "bytenmt").mkdir(parents=True)
     for name in ("pyproject.toml", "README.md", "bytenmt/__init__.py", "bytenmt/errors.py"):
         shutil.copy(ROOT / name, clone / name)

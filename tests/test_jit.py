@@ -24,10 +24,8 @@ def was_kept(function: Callable[..., Any] = scaled) -> bool:
     """Call the function as a new process does; return whether its machine code was on disk."""
     compiled: Any = jit.njit(function)
     assert compiled(14) == 14 * FACTOR
-    hits, misses = (
-        sum(compiled.stats.cache_hits.values()),
-        sum(compiled.stats.cache_misses.values()),
-    )
+    hits = sum(compiled.stats.cache_hits.values())
+    misses = sum(compiled.stats.cache_misses.values())
     assert hits + misses <= 1
     return bool(hits)
 
@@ -133,7 +131,8 @@ def test_all_that_kernels_are_compiled_from_is_covered() -> None:
 
     Modules that compiled code takes nothing from are excepted.
     """
-    waiting, found = [INTERPRETER], set[Path]()
+    waiting = [INTERPRETER]
+    found = set[Path]()
     while waiting:
         found.add(file := waiting.pop())
         waiting += {MODULES[name] for name in module_imports(file) if name != "__init__"} - found

@@ -77,7 +77,8 @@ def test_tensors_find_the_rows_of_the_hash(
 def test_words_are_hashed_from_their_beginnings(text: bytes, cut: int) -> None:
     """A loop over the bytes gives the same, wherever the text is cut; a table has the high bits."""
     tables = NgramTables(1, (2,), 8, n_word_rows=64)
-    expected, prefix = [], 0
+    expected = []
+    prefix = 0
     for byte in text.lower():
         in_word = bytes([byte]).isalnum() or 0x80 <= byte <= 0xF4
         prefix = (prefix * ngram_hash.PER_BYTE + byte + 1) % (1 << 64) if in_word else 0

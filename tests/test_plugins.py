@@ -61,7 +61,8 @@ def test_the_plugin_of_the_guide_trains_and_resumes_exactly(
     files: list[str], tmp_path: Path, texts: dict[str, Any]
 ) -> None:
     load_plugins(files)
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    whole = tmp_path / "whole"
+    parts = tmp_path / "parts"
     for run, limit in ((whole, 8), (parts, 3), (parts, 8)):
         settings = config("luong", *USED, f"train.max_updates={limit}")
         train(run, settings, **texts, device=CPU, resume=run == parts)
@@ -167,7 +168,8 @@ def test_epochs_end_a_run_and_resume_exactly(
     tmp_path: Path, texts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rate falls to zero with the last batch of the last epoch, wherever the run stopped."""
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    whole = tmp_path / "whole"
+    parts = tmp_path / "parts"
     limits = [
         "train.max_updates=0",
         "train.max_epochs=2",

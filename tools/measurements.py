@@ -73,7 +73,8 @@ def _speed(translator: Translator, sources: Sequence[bytes], batch: int) -> floa
     lines = [line for line in sources if 0 < len(line) <= translator.settings.max_source_bytes][
         :N_TIMED
     ]
-    limits, engine = translator.settings, translator.make_engine(batch)
+    limits = translator.settings
+    engine = translator.make_engine(batch)
     requests = [
         Request(line, int(limits.max_len_a * len(line)) + limits.max_len_b) for line in lines
     ]

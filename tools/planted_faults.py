@@ -148,6 +148,7 @@ def table(counts_of_texts: dict[str, dict[str, Count]]) -> list[str]:
 
 
 def main() -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

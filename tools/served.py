@@ -21,7 +21,9 @@ class ServerProcess:
     """A running server, whose log goes to a file, so that no pipe can fill up."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path, url: str) -> None:
-        self.process, self.url, self._log = process, url, log
+        self.process = process
+        self.url = url
+        self._log = log
 
     @property
     def address(self) -> tuple[str, int]:

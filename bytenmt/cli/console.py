@@ -48,7 +48,8 @@ class Console(Reporter):
     ) -> Iterator[Bar]:
         """Show a progress bar on a terminal; arguments as in Reporter.bar.
 
-        A `total` of None shows none. Off a terminal, work without a unit, such as a training, prints a line from time to time.
+        A `total` of None shows none. Off a terminal, work without a unit, such as a training,
+        prints a line from time to time.
         """
         is_terminal = sys.stderr is not None and sys.stderr.isatty()
         if total is None or sys.stderr is None or (unit and not is_terminal):

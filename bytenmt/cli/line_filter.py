@@ -89,7 +89,7 @@ class LineQueue(Queue["InputLine | Exception | None"]):
 
 @dataclass(frozen=True, eq=False)
 class LineFilter:
-    """Translates the lines of a file or a stream and writes the translations to `output` in order."""
+    """Translates the lines of a file or a stream and writes the translations in order."""
 
     # Called with lines and the number of the first one, from 0.
     translate: Callable[[Sequence[bytes], int], list[TranslationResult]]

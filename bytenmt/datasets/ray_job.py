@@ -135,7 +135,7 @@ class TranslateObjects(Translate):
 
 
 class LineSink(BlockBasedFileDatasink):  # type: ignore[misc]
-    """Writes blocks of rows to files of Ray Data: the bytes in their column LINE_COLUMN, as lines."""
+    """Writes blocks of rows to files of Ray Data: the bytes in LINE_COLUMN, as lines."""
 
     def write_block_to_file(self, block: Any, file: Any) -> None:
         """Write a block to an open file; called by Ray Data."""

@@ -107,9 +107,8 @@ class App:
 
         The key is in the body, in the query string, or a bearer token.
         """
-        if body is None:
-            key = request.query_params.get("api_key")
-        else:
+        key = request.query_params.get("api_key")
+        if body is not None:
             key = body.api_key or body.apiKey
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if not key and scheme.lower() == "bearer":

@@ -92,7 +92,8 @@ def test_texts_may_be_pipes(place: Path, words: str) -> None:
     Messages are the same as for files, and each pipe is read once.
     """
     expected = accepted(words.format(src="src", tgt="tgt"))
-    used, writers = [], []
+    used = []
+    writers = []
     for number, word in enumerate(words.split()):
         name = word.strip("{}")
         if name != word:

@@ -177,7 +177,9 @@ class Call:
     signal = 0
 
     def __call__(self, run: Path, config: Config, **rest: Any) -> int:
-        self.run, self.config, self.rest = run, config, rest
+        self.run = run
+        self.config = config
+        self.rest = rest
         run.mkdir(exist_ok=True)
         return self.signal
 
@@ -235,7 +237,8 @@ def test_train_takes_several_corpora(call: Call) -> None:
 
 
 SHORT_NAMES = (
-    "--lr 0.5 --max-tokens 70 --update-freq 2 --max-updates 9 --patience 4 --seed 8 --max-minutes 2.5"
+    "--lr 0.5 --max-tokens 70 --update-freq 2 --max-updates 9 --patience 4 --seed 8"
+    " --max-minutes 2.5"
     " --valid-every 90 --save-every 700"
 )
 NAMED = re.sub(

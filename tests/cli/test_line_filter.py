@@ -50,7 +50,8 @@ def test_white_space_is_copied_and_rubbish_repaired() -> None:
 
 def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_LINE_BYTES", 1000)
-    output, endless = io.BytesIO(), io.BytesIO(b"one\n" + b"x" * 10_000)
+    output = io.BytesIO()
+    endless = io.BytesIO(b"one\n" + b"x" * 10_000)
     with pytest.raises(DataError, match="standard input, line 2 has over 1,000 bytes"):
         LineFilter(made_up().translate_lines, output).stream(endless)
     assert output.getvalue() == b"ONE0\n" and endless.tell() < 1100
@@ -61,7 +62,8 @@ def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_waits_is_bounded() -> None:
     """No more lines are read than the queue holds; the error of reading comes after the lines."""
-    waiting, n_read = LineQueue(4), 0
+    waiting = LineQueue(4)
+    n_read = 0
 
     def lines() -> Iterator[InputLine]:
         nonlocal n_read
@@ -72,7 +74,8 @@ def test_what_waits_is_bounded() -> None:
 
     thread = threading.Thread(target=waiting.fill, args=(lines(),), daemon=True)
     thread.start()
-    batches, n_taken = waiting.batches(), 0
+    batches = waiting.batches()
+    n_taken = 0
     while n_taken < 9:
         give_up = time.monotonic() + 20
         while n_read < min(9, n_taken + 5) and time.monotonic() < give_up:

@@ -91,7 +91,9 @@ def test_a_run_without_its_configuration(
 def test_an_input_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever names it has."""
     monkeypatch.chdir(tmp_path)
-    text, hard, soft = Path("f"), Path("hard"), Path("soft")
+    text = Path("f")
+    hard = Path("hard")
+    soft = Path("soft")
     text.write_bytes(b"one\ntwo\n")
     os.link(text, hard)
     soft.symlink_to(text)
@@ -140,7 +142,8 @@ def translate(
     ]
     command += [] if stdin is not None else ["-i", "in"]
     with pytest.MonkeyPatch.context() as patch:
-        real, n_batches = LineFilter._answer, 0
+        real = LineFilter._answer
+        n_batches = 0
 
         def answer(self: Any, *given: Any) -> None:
             nonlocal n_batches

@@ -156,10 +156,8 @@ def configuration_keys() -> set[str]:
 
 
 def test_options_and_keys_that_pages_name_exist() -> None:
-    options, keys = (
-        known_options() | OTHER_OPTIONS,
-        configuration_keys() | {"model.arch", "model.safetensors", "model.py"},
-    )
+    options = known_options() | OTHER_OPTIONS
+    keys = configuration_keys() | {"model.arch", "model.safetensors", "model.py"}
     for page in [ROOT / "README.md", *guide_pages.GUIDES]:
         if page.stem == "changelog":  # names what was removed
             continue

@@ -89,7 +89,8 @@ def some_inputs(rows: int, t: int, seed: int = 2) -> Tensor:
 def encode(model: AnyModel, src: Tensor, src_len: Tensor) -> Any:
     """The memory; of a model without a source, that of no source."""
     if not model.config.source:  # type: ignore[union-attr]
-        src, src_len = src[:, :0], torch.zeros_like(src_len)
+        src = src[:, :0]
+        src_len = torch.zeros_like(src_len)
     return model.encode(src, src_len)
 
 
@@ -307,7 +308,8 @@ def check_reference(model: AnyModel, lengths: tuple[int, ...] = (5, 12, 1), t: i
     """
     options = msgspec.to_builtins(model.config)  # type: ignore[attr-defined]
     parameters = {name: p.detach().numpy() for name, p in model.named_parameters()}
-    src, src_len = torch.zeros(1, 0, dtype=torch.uint8), torch.zeros(1, dtype=torch.int64)
+    src = torch.zeros(1, 0, dtype=torch.uint8)
+    src_len = torch.zeros(1, dtype=torch.int64)
     if lengths:
         src, src_len = some_sources(list(lengths))
     tgt = some_inputs(len(src), t)

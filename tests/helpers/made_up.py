@@ -99,7 +99,9 @@ class FakeDecoder:
         )
 
     def __call__(self, tgt: Tensor, memory: Which, state: Read) -> tuple[Tensor, Read]:
-        text, n_bytes, logits = state.text.clone(), state.n_bytes.clone(), []
+        text = state.text.clone()
+        n_bytes = state.n_bytes.clone()
+        logits = []
         which = memory.which.repeat_interleave(len(tgt) // len(memory.which))
         for i, byte in enumerate(tgt[:, 0].tolist()):
             if byte != BOS and n_bytes[i] < LONGEST:  # a sentence that is done goes on reading
@@ -184,7 +186,8 @@ class Sentinels(NamedTuple):
         if len(text) < len(prefix):
             byte = prefix[len(text)]
             return {byte: float(max(row[byte], row[EOS]) if byte in self.bytes else row[byte])}
-        pending, plain = self.pending(text), bytes(byte for byte in text if byte not in self.bytes)
+        pending = self.pending(text)
+        plain = bytes(byte for byte in text if byte not in self.bytes)
         ranked = {byte: float(row[byte]) for byte in followers(plain, limit - len(self.bytes), n=n)}
         if missing(plain) == 0 and pending:
             del ranked[EOS]
@@ -202,7 +205,8 @@ def naive_greedy(
     log_p: Distribution, limit: int, prefix: bytes = b"", n: int = 0, rule: Sentinels = NO_SENTINELS
 ) -> tuple[bytes, float]:
     """The most probable allowed byte, again and again."""
-    text, total = b"", 0.0
+    text = b""
+    total = 0.0
     while True:
         row = log_p(text)
         ranked = rule.rankings(text, row, limit, prefix, n)
@@ -233,7 +237,9 @@ def naive_beam(
     def ranked(total: float, n_bytes: int) -> float:
         return float(total / (n_bytes + 1) ** length_penalty)
 
-    going, ended = [(b"", 0.0, 0.0)], []  # text, what it is ranked by, its log-probability
+    # Each with its text, the value it is ranked by, and its log-probability.
+    going = [(b"", 0.0, 0.0)]
+    ended = []
     while going:
         candidates = []
         for text, value, total in going:
@@ -251,7 +257,8 @@ def naive_beam(
         going = [(text + bytes([byte]), value, total) for value, text, byte, total in others]
         if going and len(ended) >= n_best:
             text, value, _ = ended[n_best - 1]
-            worst, (text, value, _) = ranked(value, len(text)), going[0]
+            worst = ranked(value, len(text))
+            text, value, _ = going[0]
             soon = min(2 * len(text), limit)
             if ranked(value, limit) <= worst or (
                 len(ended) == beam and ranked(value, soon) <= worst
@@ -268,7 +275,8 @@ def everything(
     rule: Sentinels = NO_SENTINELS,
 ) -> dict[bytes, tuple[float, float]]:
     """Map each text of a few bytes that may be written to its ranking and its log-probability."""
-    found, going = {}, [(b"", 0.0, 0.0)]
+    found = {}
+    going = [(b"", 0.0, 0.0)]
     while going:
         text, value, total = going.pop()
         row = log_p(text)

@@ -110,7 +110,8 @@ def serving(app: App) -> Iterator[tuple[GracefulServer, tuple[str, int]]]:
             await super().startup(sockets)
             found.append(self)
 
-    real, server_module.GracefulServer = server_module.GracefulServer, Noted  # type: ignore[misc]
+    real = server_module.GracefulServer
+    server_module.GracefulServer = Noted  # type: ignore[misc]
     listener = listening("127.0.0.1", 0)
     thread = threading.Thread(target=run, args=(app, listener), daemon=True)
     thread.start()

@@ -103,7 +103,8 @@ def _outcome(process: Any, pipe: Connection) -> Outcome:
     try:
         value, error = pipe.recv()
     except EOFError:  # it has ended without a word
-        value, error = None, None
+        value = None
+        error = None
     process.join(SECONDS)
     return Outcome(value, error, process.exitcode)
 
@@ -118,12 +119,14 @@ def _child(
     os.environ |= environment
     torch.set_num_threads(1)
     distributed.EXIT_DELAY = timedelta(0)  # only torchrun needs it
-    value, error = None, None
+    value = None
+    error = None
     try:
         with distributed.process_group(torch.device("cpu"), timedelta(seconds=timeout)) as group:
             value = function(group, *arguments)
     except BaseException as raised:
-        value, error = None, raised
+        value = None
+        error = raised
     pipe.send((value, error))
 
 

@@ -120,7 +120,8 @@ def test_keys() -> None:
 
 
 LOOPBACK = ["localhost", "*.localhost", "127.0.0.1", "[::1]"]
-OWN, FOREIGN = "http://localhost:5000", "https://elsewhere.example"
+OWN = "http://localhost:5000"
+FOREIGN = "https://elsewhere.example"
 
 
 @pytest.mark.parametrize(
@@ -187,7 +188,8 @@ def test_one_client_does_not_shut_out_others() -> None:
     app = made_up_app(limits=Limits(queue=4))
     file = {"data": HELLO, "files": {"file": ("a.txt", b"x")}}
     asgi = app.asgi()
-    service, ip = app.service, "1.1.1.1"
+    service = app.service
+    ip = "1.1.1.1"
     with (
         TestClient(asgi, client=(ip, 1)) as alice,
         service.queue.admitted(ip, 1),

@@ -166,7 +166,8 @@ def test_what_cannot_be_served_is_one_line(
 ) -> None:
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr("bytenmt.serve.server.run", lambda *_: pytest.fail("it serves"))
-    empty, pair = tmp_path / "keys", f"ko-en={run}"
+    empty = tmp_path / "keys"
+    pair = f"ko-en={run}"
     empty.write_text("# none\n\n")
     text = make_run(tmp_path / "text", settings=("model.source=false",))
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -37,7 +37,8 @@ def test_what_comes_while_others_are_decoded_joins_their_batch() -> None:
 def test_equal_lines_are_asked_once_and_empty_ones_never() -> None:
     gate = Gate()
     worker = gate.worker()
-    one, nothing = job("a", "", "a", "b"), job()
+    one = job("a", "", "a", "b")
+    nothing = job()
     worker.submit(one)
     worker.submit(nothing)
     assert texts(one) == [["A0"], [""], ["A0"], ["B0"]] and texts(nothing) == []

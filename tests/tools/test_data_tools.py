@@ -62,7 +62,9 @@ LEXICON = {
 
 
 def text(n: int = 300) -> tuple[list[str], list[str]]:
-    draw, sources, targets = random.Random(1), [], []
+    draw = random.Random(1)
+    sources = []
+    targets = []
     for _ in range(n):
         words = draw.sample(list(LEXICON), 3)
         first = words[0].capitalize()

@@ -143,7 +143,10 @@ def test_a_wrong_recipe_is_one_line(tmp_path: Path, old: str, new: str, excerpt:
 MIXED = """
 title = "Mixed"
 weights = [1, 2.5]
-texts = { src = ["a.src", "b.src"], tgt = ["a.tgt", "b.tgt"], valid-src = "a.src", valid-tgt = "a.tgt" }
+texts.src = ["a.src", "b.src"]
+texts.tgt = ["a.tgt", "b.tgt"]
+texts.valid-src = "a.src"
+texts.valid-tgt = "a.tgt"
 test = { src = "a.src", ref = "a.tgt" }
 seeds = [1, 2]
 

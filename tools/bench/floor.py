@@ -25,7 +25,8 @@ from bytenmt.decoding.cpu.kernels.simd import (
 
 # Approximate seconds of a measurement, and number of tries: short enough to fit between time slices
 # of other programs, so that the best try is undisturbed.
-LONG_ENOUGH, TRIES = 0.003, 12
+LONG_ENOUGH = 0.003
+TRIES = 12
 CHUNK = 4096  # bytes; the share of a thread is a multiple of it
 
 Read = Callable[[int, int, int], float]
@@ -85,7 +86,8 @@ def read_rate(n_bytes: int, threads: int = 1) -> float:
         )
     memory = np.ones(share * threads + 64, np.uint8)
     first = memory.ctypes.data + -memory.ctypes.data % 64  # on a cache line
-    best, times = 0.0, 1
+    best = 0.0
+    times = 1
     with ThreadPoolExecutor(threads) as pool:
         for number in range(2 + TRIES):
             for reader in READERS:

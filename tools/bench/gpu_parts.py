@@ -139,11 +139,9 @@ def check(work: Work) -> None:
 
 def check_architecture(work: Work, config: Config, batch: Batch) -> None:
     """Compare outputs, gradients, losses, a resumed training and decoded texts."""
-    arch, here, there = (
-        architecture(config.model),
-        Trainer(config, CPU),
-        Trainer(config, work.device),
-    )
+    arch = architecture(config.model)
+    here = Trainer(config, CPU)
+    there = Trainer(config, work.device)
     there.model.load_state_dict(here.model.state_dict())
 
     def emit(what: str, difference: float, most: float) -> None:
@@ -161,7 +159,8 @@ def check_architecture(work: Work, config: Config, batch: Batch) -> None:
     for one in (here, there):
         one.model.train()
         nats.append([float(one.update([batch])[0])])
-    differences, norms = 0.0, 0.0
+    differences = 0.0
+    norms = 0.0
     for a, b in zip(here.parameters, there.parameters, strict=True):
         if a.grad is not None and b.grad is not None:
             differences += float((a.grad - b.grad.cpu()).square().sum())
@@ -252,7 +251,8 @@ def speed(work: Work) -> None:
         with work.guarded(f"{arch}, training"):
             step = Step(config, batch, precision)
             took = best_seconds(step, peak, limit)
-            note = f"{update_flop(config, step.model, batch) / took / peak.best:.3f} of the {MULTIPLIED}"
+            share = update_flop(config, step.model, batch) / took / peak.best
+            note = f"{share:.3f} of the {MULTIPLIED}"
             work.emit(f"{arch} {preset}, training", real_bytes(batch) / took, "bytes/s", note=note)
     for kind in ("LSTM", "Transformer"):
         with work.guarded(f"PyTorch's own {kind}"):
@@ -289,11 +289,9 @@ class PlainModel(nn.Module):
 
     def __init__(self, kind: str, d: int) -> None:
         super().__init__()
-        self.embedding, self.output, self.transformer = (
-            nn.Embedding(256, d),
-            nn.Linear(d, 256),
-            None,
-        )
+        self.embedding = nn.Embedding(256, d)
+        self.output = nn.Linear(d, 256)
+        self.transformer = None
         if kind == "Transformer":
             self.transformer = nn.Transformer(d, d // 64, 3, 3, 4 * d, 0.0, batch_first=True)
         else:
@@ -301,7 +299,8 @@ class PlainModel(nn.Module):
 
     def forward(self, source: Tensor, target: Tensor) -> Any:
         """Return the logits (n, t, 256) of a target (n, t) that follows a source (n, s)."""
-        own, other = self.embedding(source), self.embedding(target)
+        own = self.embedding(source)
+        other = self.embedding(target)
         if self.transformer is None:
             return self.output(self.decoder(other, self.encoder(own)[1])[0])
         mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1], device=target.device)
@@ -317,7 +316,8 @@ def plain_update(kind: str, n_weights: int, batch: Any, precision: str) -> Calla
     d = min(sizes, key=lambda d: abs(sizes[d] - n_weights))
     model = PlainModel(kind, d).to(batch.source.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    source, target = batch.source.long(), batch.target_in.long()
+    source = batch.source.long()
+    target = batch.target_in.long()
 
     def update() -> None:
         with torch.autocast(source.device.type, torch.bfloat16, enabled=precision == "bf16"):

@@ -87,7 +87,8 @@ def write_model(shape: Shape, folder: Path) -> None:
         (shape.encoder_layers, shape.decoder_layers), shape.n_heads
     )
     draw = np.random.default_rng(1)
-    d, tokens = shape.d, [*SPECIALS, *(f"t{i}" for i in range(shape.n_tokens))]
+    d = shape.d
+    tokens = [*SPECIALS, *(f"t{i}" for i in range(shape.n_tokens))]
 
     def fill(part: Any, *size: int, bias: bool = True) -> None:
         part.weight = draw.standard_normal(size, np.float32) * np.float32(size[1] ** -0.5)
@@ -95,7 +96,8 @@ def write_model(shape: Shape, folder: Path) -> None:
             part.bias = np.zeros(size[0], np.float32)
 
     def norm(part: Any) -> None:
-        part.gamma, part.beta = np.ones(d, np.float32), np.zeros(d, np.float32)
+        part.gamma = np.ones(d, np.float32)
+        part.beta = np.zeros(d, np.float32)
 
     for side, embeddings in (
         (spec.encoder, spec.encoder.embeddings[0]),

@@ -14,7 +14,8 @@ from bytenmt.errors import BytenmtError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDER = REPOSITORY / "tools/recipes"
-TRANSLATOR, RIVAL = "bytenmt", "rival"
+TRANSLATOR = "bytenmt"
+RIVAL = "rival"
 
 
 Files = str | tuple[str, ...]  # one file of the corpora, or one of each corpus that is mixed

@@ -13,7 +13,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-UNK, BOS, EOS = 0, 1, 2  # SentencePiece's default ids
+# SentencePiece's default ids.
+UNK = 0
+BOS = 1
+EOS = 2
 MOST_PIECES = 1024  # maximum length of a source or a target
 
 
@@ -36,7 +39,8 @@ class Transformer(nn.Module):
 
     def __init__(self, shape: TransformerShape) -> None:
         super().__init__()
-        self.shape, d = shape, shape.d_model
+        self.shape = shape
+        d = shape.d_model
         sizes = (d, shape.heads, shape.d_inner, shape.dropout)
         encoder = nn.TransformerEncoderLayer(*sizes, batch_first=True, norm_first=True)
         decoder = nn.TransformerDecoderLayer(*sizes, batch_first=True, norm_first=True)

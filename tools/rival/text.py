@@ -70,7 +70,8 @@ class TrainingText:
         """Open the files. Raises BytenmtError where they cannot be read."""
         self._corpus = ParallelCorpus.open_all(files, data.max_source_bytes, data.max_target_bytes)
         self._corpus.require_pairs()
-        self._augmenter, self._seed = Augmenter(self._corpus, data, seed), seed
+        self._augmenter = Augmenter(self._corpus, data, seed)
+        self._seed = seed
         self.is_fixed = not data.augmentations and all(one.weight == 1 for one in files)
 
     def lines(self, epoch: int) -> tuple[list[str], list[str]]:
@@ -82,7 +83,8 @@ class TrainingText:
                 for side in (self._corpus.source, self._corpus.target)
             ]
             return sides[0], sides[1]
-        sources, targets = [], []
+        sources = []
+        targets = []
         corpus = self._augmenter.corpus(epoch)
         plan = epoch_plan(
             corpus.source_lengths,

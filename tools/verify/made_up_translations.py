@@ -48,7 +48,8 @@ def document(path: Path | str, data: bytes | str, pair: tuple[str, str] | None =
 
 def upper(text: str) -> str:
     """Return a text in capitals but for its kept spans."""
-    pieces, last = list[str](), 0
+    pieces = list[str]()
+    last = 0
     for begin, end in find_spans(text):
         pieces += [text[last:begin].upper(), text[begin:end]]
         last = end

@@ -39,7 +39,9 @@ if __name__ == "__main__":
 
 from tools.served import ServerProcess, run_server
 
-N_CLIENTS, N_UPLOADING, N_UNREAD = 32, 64, 200
+N_CLIENTS = 32
+N_UPLOADING = 64
+N_UNREAD = 200
 PATIENCE = 60.0  # timeout of an honest request, in seconds
 HEALTH_SECONDS = 1.0
 LINES = [
@@ -81,13 +83,14 @@ POWERS = (
     f'msgid ""\nmsgstr "Plural-Forms: nplurals=2; plural={"n*" * 900}n;\\n"\n\n'
     'msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\n'
 )
+SEGMENT = "<tmx><body><tu><tuv><seg>%s</seg></tuv></tu></body></tmx>"
 OUTSIDE = '<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]>'
 # Name and bytes of files that are hostile by their structure.
 DOCUMENTS: list[tuple[str, bytes]] = [
     ("entities.xlf", f'{BOMB}<xliff version="1.2"><file><body>&e11;'.encode()),
-    ("entities.tmx", f"{BOMB}<tmx><body><tu><tuv><seg>&e11;</seg></tuv></tu></body></tmx>".encode()),
+    ("entities.tmx", f"{BOMB}{SEGMENT % '&e11;'}".encode()),
     ("entities.xml", f'{BOMB}<resources><string name="a">&e11;</string></resources>'.encode()),
-    ("outside.tmx", f"{OUTSIDE}<tmx><body><tu><tuv><seg>&e;</seg></tuv></tu></body></tmx>".encode()),
+    ("outside.tmx", f"{OUTSIDE}{SEGMENT % '&e;'}".encode()),
     ("outside.html", f"{OUTSIDE}<p>&e;</p>".encode()),
     ("deep.html", b"<div>" * 300_000 + b"a"),
     ("deep.json", b"[" * 300_000 + b'"a"' + b"]" * 300_000),
@@ -102,17 +105,15 @@ DOCUMENTS: list[tuple[str, bytes]] = [
     ("powers.po", POWERS.encode()),
     ("long.srt", b"1\n00:00:00,000 --> 00:00:01,000\n" + b"<" * 1_500_000),
     ("quotes.csv", b'"' * 100_000),
-]  # fmt: skip
+]
 
 
 class Client:
     """A connection that is kept open. number: its loopback address."""
 
     def __init__(self, server: ServerProcess, number: int = 0) -> None:
-        self._server, self._own = (
-            server.address,
-            (f"127.0.{1 + number // 250}.{1 + number % 250}", 0),
-        )
+        self._server = server.address
+        self._own = (f"127.0.{1 + number // 250}.{1 + number % 250}", 0)
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self.has_sent = False  # whether an answer is owed
 
@@ -217,7 +218,9 @@ def form(pair: str, name: str, data: bytes) -> bytes:
 
 async def upload_documents(server: ServerProcess, pair: str) -> list[str]:
     """Upload hostile documents, one after the other; return what went wrong."""
-    wrong, client, figures = [], Client(server), Figures()
+    wrong = []
+    client = Client(server)
+    figures = Figures()
     health = asyncio.ensure_future(ask_health(server, figures, math.inf))
     for name, data in [
         *DOCUMENTS,
@@ -277,7 +280,9 @@ async def phase(
     server: ServerProcess, pair: str, seconds: float, pause: float, *attackers: Awaitable[None]
 ) -> Figures:
     """Return the figures of honest clients beside attackers."""
-    figures, until, before = Figures(), time.monotonic() + seconds, server.cpu_seconds()
+    figures = Figures()
+    until = time.monotonic() + seconds
+    before = server.cpu_seconds()
     clients = [Client(server, number) for number in range(N_CLIENTS)]
     honest = [translate_lines(client, pair, figures, until, pause) for client in clients]
     others = [
@@ -295,7 +300,8 @@ async def phase(
 
 async def stop_gracefully(server: ServerProcess, pair: str) -> tuple[int, int, int]:
     """Send SIGTERM beside clients; return exit code, answers after it, and answers lost."""
-    figures, clients = Figures(), [Client(server, number) for number in range(N_CLIENTS)]
+    figures = Figures()
+    clients = [Client(server, number) for number in range(N_CLIENTS)]
     tasks = [
         asyncio.ensure_future(translate_lines(client, pair, figures, time.monotonic() + 30, 0))
         for client in clients
@@ -312,6 +318,7 @@ async def stop_gracefully(server: ServerProcess, pair: str) -> tuple[int, int, i
 
 
 def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -323,14 +330,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--checkout", type=Path)
     options = parser.parse_args(argv)
-    pair, seconds = options.pair, options.seconds
+    pair = options.pair
+    seconds = options.seconds
     model = ("-m", f"{pair}={options.run.resolve()}")
     wrong: list[str] = []
     with (
         tempfile.TemporaryDirectory() as folder,
         run_server(Path(folder), *model, checkout=options.checkout) as server,
     ):
-        memory, statuses = server.resident_bytes(), Counter[int]()
+        memory = server.resident_bytes()
+        statuses = Counter[int]()
         until = time.monotonic() + seconds
         phases = {"load": asyncio.run(phase(server, pair, seconds, options.pause))}
         until = time.monotonic() + seconds / 3
