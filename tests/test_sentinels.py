@@ -1,6 +1,4 @@
-"""Test which spans are kept: one table of texts, the time that finding them takes, and tags that
-belong together.
-"""
+"""Which spans are kept: one table of texts, the time to find them, and tags in pairs."""
 
 import time
 
@@ -29,12 +27,14 @@ TEXTS = """
 ⟦A1⟧ and ⟦MP3⟧, ⟦H264⟧, ⟦F1⟧-Taste, ⟦0x7fff⟧, ⟦deadbeef1⟧, ⟦123e4567-e89b-12d3-a456-426614174000⟧
 ⟦{count, plural, one {# file} other {# files in {folder}}}⟧
 no cars | one car | ⟦{n}⟧ cars
-⟦<x START_LINK/>⟧here⟦<x CLOSE_LINK/>⟧, ⟦<g id="1">⟧a⟦</g>⟧, ⟦<bx id="1" rid="1"/>⟧b⟦<ex id="2" rid="1"/>⟧
+⟦<x START_LINK/>⟧here⟦<x CLOSE_LINK/>⟧
+⟦<g id="1">⟧a⟦</g>⟧, ⟦<bx id="1" rid="1"/>⟧b⟦<ex id="2" rid="1"/>⟧
 ⟦<b>⟧bold⟦</b>⟧, ⟦<a href="a?b=1&c='2'">⟧x⟦</a>⟧, ⟦<br/>⟧, ⟦<br />⟧, ⟦<img src=x alt="a b">⟧
 ⟦<>⟧a⟦</>⟧, ⟦<1>⟧b⟦</1>⟧, ⟦<?>⟧, ⟦<%= name %>⟧
 ⟦<a href="mailto:a@b.org">⟧⟦a@b.org⟧⟦</a>⟧, ⟦mailto:info@example.org⟧ or ⟦info@example.org⟧.
 ⟦<kbd>⟧Ctrl⟦</kbd>⟧+⟦<kbd>⟧C⟦</kbd>⟧
-⟦{{name}}⟧ ⟦{{{raw}}}⟧ ⟦{name}⟧ ⟦{0}⟧ ⟦{ $count }⟧ ⟦${name}⟧ ⟦$name⟧ ⟦$(name)⟧ ⟦#{x}⟧ ⟦%{y}⟧, is it ⟦{name}⟧?
+⟦{{name}}⟧ ⟦{{{raw}}}⟧ ⟦{name}⟧ ⟦{0}⟧ ⟦{ $count }⟧ ⟦${name}⟧ ⟦$name⟧ ⟦$(name)⟧ ⟦#{x}⟧ ⟦%{y}⟧
+Is it ⟦{name}⟧?
 ⟦%s⟧ ⟦%1$s⟧ ⟦%(name)d⟧ ⟦%-5.2f⟧ ⟦%d⟧⟦%%⟧ ⟦%ld⟧ ⟦%@⟧, ⟦%1⟧ ⟦%L1⟧ ⟦%name%⟧ ⟦%PRODUCTNAME⟧
 ⟦%H:%M⟧ on ⟦%Y-%m-%d⟧
 ⟦__name__⟧, ⟦[name]⟧, ⟦[[name]]⟧, ⟦[0]⟧, ⟦[X7X]⟧, ⟦*|NAME|*⟧, ⟦##name##⟧
@@ -51,7 +51,8 @@ See ⟦--help⟧, ⟦-o FILE⟧, ⟦--size <n>⟧, ⟦--colour=never⟧, ⟦-x=1
 ⟦&nbsp;⟧ ⟦&#160;⟧ ⟦&#xA0;⟧ AT&T
 ⟦snake_case⟧, ⟦foo_bar()⟧, ⟦name()⟧, ⟦os.path.join()⟧, ⟦module.name⟧
 and/or he/she 24/7 1/2 km/h | 50%ige 100% 50 % of $5 | R&D, Smith & Sons | 1st 2nd 3D
-e.g. i.e. a.m. z.B. | 12:30 | No.5 Mr.Smith | 3.5 1,000 1999 | well-known -- yes – no | F-16 UTF-8 C++ C#
+e.g. i.e. a.m. z.B. | 12:30 | No.5 Mr.Smith | 3.5 1,000 1999 | well-known -- yes – no
+F-16 UTF-8 C++ C#
 It's 5 o'clock (maybe)... "what?" x < y > z | me@x, @user, #tag | [Sic] | 3-4, 10-20
 user `⟦%s⟧' of `⟦%s⟧' or `a b' and ⟦`--b`⟧, sure? ⟦[y/N]⟧
 각 2024년 5월 17일 \ue000 \udcf5 é
@@ -134,7 +135,7 @@ HOSTILE = [
 
 
 def seconds(text: str) -> float:
-    """The least processor time in which spans of a line are found and its sentences split, of two."""
+    """The least processor time, of two, to find the spans of a line and split its sentences."""
     times = []
     for _ in range(2):
         begin = time.process_time()
@@ -147,7 +148,7 @@ def seconds(text: str) -> float:
 @pytest.mark.parametrize("unit", HOSTILE)
 @pytest.mark.parametrize("end", ["", "_"])
 def test_the_time_is_proportional_to_the_text(unit: str, end: str) -> None:
-    """Four times the text takes at most eight times as long, where quadratic time would be sixteen."""
+    """Four times the text takes at most eight times as long; quadratic time would be sixteen."""
     short, long = (unit * (n // len(unit)) + end for n in (4_000, 16_000))
     assert seconds(long) < 8 * seconds(short) + 0.005
 

@@ -1,4 +1,4 @@
-"""Limits of size that cannot be met by denser code: lines of functions and of files, layout by ruff alone.
+"""Limits that cannot be met by denser code: lines of functions and files, layout by ruff.
 
 Ruff holds the length of lines and the complexity of functions (pyproject.toml).
 """

@@ -48,8 +48,10 @@ def measure(
     settings: Settings,
     tokenize: str = "13a",
 ) -> Measured:
-    """Measure models on a test text, with the threads they were loaded for. tokenize: see
-    text_scores."""
+    """Measure models on a test text with the threads of their engine.
+
+    tokenize: see text_scores.
+    """
     translator = Translator.from_runtime(runtime, settings)
     letters = Letters.from_texts(line.decode() for line in sources)
     found = []
@@ -67,11 +69,12 @@ def measure_speeds(translator: Translator, sources: Sequence[bytes]) -> tuple[Sp
 
 
 def _speed(translator: Translator, sources: Sequence[bytes], batch: int) -> float:
-    """Return bytes of translation per second, for the first lines that are translated in one piece."""
+    """Return bytes of translation per second for the first lines, translated in one piece."""
     lines = [line for line in sources if 0 < len(line) <= translator.settings.max_source_bytes][
         :N_TIMED
     ]
-    limits, engine = translator.settings, translator.make_engine(batch)
+    limits = translator.settings
+    engine = translator.make_engine(batch)
     requests = [
         Request(line, int(limits.max_len_a * len(line)) + limits.max_len_b) for line in lines
     ]

@@ -1,5 +1,4 @@
-"""Count the planted faults that a model's quality flags detect, and the false alarms on intact
-references.
+"""Count the planted faults that a model's quality flags detect, and their false alarms.
 
     python tools/planted_faults.py data/models/en-de --direction en-de --corpora corpora
 
@@ -149,6 +148,7 @@ def table(counts_of_texts: dict[str, dict[str, Count]]) -> list[str]:
 
 
 def main() -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -18,11 +18,12 @@ SECONDS = 120.0  # timeout of a response; kernels may have to be compiled first
 
 
 class ServerProcess:
-    """A running server. url: its base address, ending in a slash. Its log goes to a file, so that
-    no pipe can fill up."""
+    """A running server, whose log goes to a file, so that no pipe can fill up."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path, url: str) -> None:
-        self.process, self.url, self._log = process, url, log
+        self.process = process
+        self.url = url
+        self._log = log
 
     @property
     def address(self) -> tuple[str, int]:

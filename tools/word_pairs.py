@@ -1,8 +1,8 @@
-"""Write a corpus of single words and their translations, extracted from parallel text.
+r"""Write a corpus of single words and their translations, extracted from parallel text.
 
-    python tools/word_pairs.py --src corpora/tatoeba-eng-deu/train.en
-    corpora/uistrings-eng-deu/train.en \\
-        --tgt corpora/tatoeba-eng-deu/train.de corpora/uistrings-eng-deu/train.de \\
+    python tools/word_pairs.py \
+        --src corpora/tatoeba-eng-deu/train.en corpora/uistrings-eng-deu/train.en \
+        --tgt corpora/tatoeba-eng-deu/train.de corpora/uistrings-eng-deu/train.de \
         -o corpora/words-eng-deu/train.en corpora/words-eng-deu/train.de
 
 Models trained on sentences alone translate single words badly. Word translation probabilities come
@@ -33,10 +33,8 @@ from bytenmt.errors import BytenmtError
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 SHORTEST_WORD = 2  # letters
-LEAST_PROBABILITY, LEAST = (
-    0.3,
-    4,
-)  # of a translation in both directions; pairs of lines with both words
+MIN_PROBABILITY = 0.3  # of a translation in both directions
+MIN_LINE_PAIRS = 4  # with both words
 N_ITERATIONS = 5
 MOST_WORDS = 40  # longer lines are skipped: they say little about which word translates which
 
@@ -44,7 +42,7 @@ Ids = npt.NDArray[np.int64]
 
 
 def split_words(lines: Sequence[str]) -> list[list[str]]:
-    """Return the words of each line; a first word is lower-cased where it mostly is inside lines."""
+    """Return the words of each line; a first word is lower-cased where it mostly is elsewhere."""
     found = [_WORD.findall(line) for line in lines]
     inside = Counter(word for words in found for word in words[1:])
     for words in found:
@@ -56,8 +54,8 @@ def split_words(lines: Sequence[str]) -> list[list[str]]:
 def word_pairs(sources: Sequence[str], targets: Sequence[str]) -> list[tuple[str, str]]:
     """Return words that are each other's most probable translation, by descending probability.
 
-    Both probabilities reach LEAST_PROBABILITY, and LEAST pairs of lines have both words. Raises
-    BytenmtError.
+    Both probabilities reach MIN_PROBABILITY, and MIN_LINE_PAIRS pairs of lines have both words.
+    Raises BytenmtError.
     """
     sides = split_words(sources), split_words(targets)
     vocabularies = [sorted({word for words in side for word in words}) for side in sides]
@@ -79,7 +77,7 @@ def word_pairs(sources: Sequence[str], targets: Sequence[str]) -> list[tuple[str
     forward = _model_1(which, lines, other_words, source)
     backward = _model_1(which, lines, own_words, target)
     product = forward * backward
-    usable = (np.minimum(forward, backward) >= LEAST_PROBABILITY) & (counts >= LEAST)
+    usable = (np.minimum(forward, backward) >= MIN_PROBABILITY) & (counts >= MIN_LINE_PAIRS)
     best_of_source, best_of_target = (np.zeros(len(vocabulary)) for vocabulary in vocabularies)
     np.maximum.at(best_of_source, source, product)
     np.maximum.at(best_of_target, target, product)

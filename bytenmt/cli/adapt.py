@@ -15,8 +15,7 @@ from bytenmt.errors import BytenmtError, DataError
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptOptions(LanguageOptions):
-    """The options of `bytenmt adapt`: output, the new folder of the adapted model, and a random
-    seed."""
+    """The options of `bytenmt adapt`."""
 
     output: Path = option(
         MISSING, "Folder of the adapted model; it must not hold a model yet.", "-o", "--output"
@@ -40,7 +39,8 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) ->
     def refuse(line: str) -> None:
         raise BytenmtError(line)
 
-    (model,), output = runs, how.output
+    (model,) = runs
+    output = how.output
     if output.is_file() or any((output / name).exists() for name in (PUBLISHED, BEST, LAST)):
         raise BytenmtError(f"{output} exists already: give -o another folder")
     contents = read_run(model)[1]
@@ -57,26 +57,27 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) ->
     report = adapt_model(model, pairs, output, names=names, seed=how.seed, reporter=CONSOLE)
     before, after = report.held_out
     CONSOLE.say(
-        f"{report.n_pairs:,} different pairs, {report.n_updates} updates; {report.n_held_out:,} held out:"
-        f" chrF {before.chrf:.1f} -> {after.chrf:.1f}, bits per byte {before.bits:.3f} -> {after.bits:.3f}"
+        f"{report.n_pairs:,} different pairs, {report.n_updates} updates;"
+        f" {report.n_held_out:,} held out:"
+        f" chrF {before.chrf:.1f} -> {after.chrf:.1f},"
+        f" bits per byte {before.bits:.3f} -> {after.bits:.3f}"
     )
     CONSOLE.say(f"{output / PUBLISHED}: written")
 
 
 def _lines(path: Path, pair: tuple[str, str] | None, limit: int) -> Iterator[tuple[str, str]]:
-    """Yield the translated lines of a file, as a model sees them. limit: bytes of a line, not
-    exceeded."""
+    """Yield the translated lines of a file as a model sees them, of at most `limit` bytes."""
     from bytenmt.documents import formats
     from bytenmt.documents.lines import UnitLine, split_unit
     from bytenmt.documents.unit import to_markup
 
     kind = formats.format_of(path, "name a table .tsv; there are")
     for source, target, *_ in formats.unit_pairs(path, kind, pair):
-        sides = [
-            [line for line in split_unit(parts) if isinstance(line, UnitLine)]
-            for parts in (source, target)
-        ]
-        for line, translation in zip(*sides, strict=True) if len(sides[0]) == len(sides[1]) else ():
+        lines = [line for line in split_unit(source) if isinstance(line, UnitLine)]
+        translations = [line for line in split_unit(target) if isinstance(line, UnitLine)]
+        if len(lines) != len(translations):
+            continue
+        for line, translation in zip(lines, translations, strict=True):
             texts = to_markup(line.parts), to_markup(translation.parts)
             if all(text and len(text.encode()) <= limit for text in texts):
                 yield texts

@@ -17,14 +17,16 @@ from bytenmt.errors import BytenmtError
 
 def stream_of(path: Path | None) -> Path | None:
     """Return the path of an option, or None for a standard stream: "-", /dev/stdout or None."""
-    return None if path in (Path("-"), Path("/dev/stdout")) else path
+    if path in (Path("-"), Path("/dev/stdout")):
+        return None
+    return path
 
 
 def standard_input() -> BufferedReader:
     """Open standard input for reading bytes, in place of sys.stdin.buffer.
 
-    That one has a lock that a waiting thread would hold while the program ends, which
-    Python takes for a fatal error.
+    That one has a lock that a waiting thread would hold while the program ends, which Python takes
+    for a fatal error.
     """
     if sys.stdin is None:
         raise BytenmtError("standard input is closed: name an input file by -i FILE")
@@ -32,10 +34,10 @@ def standard_input() -> BufferedReader:
 
 
 def check_output(output: Path | None, *inputs: Path | None) -> None:
-    """Create the folder of an output file; raise BytenmtError if it is a folder, or one of the
-    inputs.
+    """Create the folder of an output file.
 
-    None, for a standard stream or no file, is skipped.
+    None, for a standard stream or no file, is skipped. Raises BytenmtError if the file is a folder
+    or one of the inputs.
     """
     if output is None:
         return

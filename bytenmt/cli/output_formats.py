@@ -52,7 +52,7 @@ class JsonRecords:
     def __call__(
         self, results: Sequence[TranslationResult], first: int, seconds: Sequence[float]
     ) -> bytes:
-        """Return a line of JSON for each result; arguments as of line_filter.OutputFormat."""
+        """Return a line of JSON for each result; arguments as in line_filter.OutputFormat."""
         records = [self._record(number, result) for number, result in enumerate(results, first + 1)]
         if self.align is not None:
             links = self.align([result.best_chunks() for result in results])
@@ -72,8 +72,10 @@ class JsonRecords:
 
 
 def describe_flags(results: Sequence[TranslationResult], first: int) -> Iterator[str]:
-    """Yield verdict and reasons of each flagged result, for people. first: number of results[0],
-    from 0."""
+    """Yield verdict and reasons of each flagged result, for people.
+
+    first: number of results[0], from 0.
+    """
     for number, best in enumerate((result.best for result in results), first + 1):
         if best.flags:
             level, reasons = Verdict.from_flags(best.flags)

@@ -14,7 +14,7 @@ from bytenmt.config.fields import option
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.errors import BytenmtError
 
-LONGEST = 300  # characters of either text: no label of more could be read
+MAX_CHARACTERS = 300  # of either text: labels of more could not be read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +48,9 @@ def plot(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec) -> 
         )
     (text,) = Translator.from_runtime(runtime, beam=1).translate([source])
     for name, data in (("the line", source), ("the text", text)):
-        if not 0 < len(data.decode()) <= LONGEST:
+        if not 0 < len(data.decode()) <= MAX_CHARACTERS:
             raise BytenmtError(
-                f"{name} has {len(data.decode())} characters: expected 1 to {LONGEST}"
+                f"{name} has {len(data.decode())} characters: expected 1 to {MAX_CHARACTERS}"
             )
     (reader,) = runtime.make_attention_readers()
     maps = plots.attention_maps(source, text, reader.attention_weights([(source, text)])[0])

@@ -39,8 +39,8 @@ class FileOptions:
     )
     resume: bool = option(
         False,
-        "Continue an interrupted translation to the file of -o, after as many lines as it has; give the same"
-        " input and options.",
+        "Continue an interrupted translation to the file of -o, after as many lines as it has; give"
+        " the same input and options.",
     )
     buffer_size: Positive = option(
         1000,
@@ -49,7 +49,8 @@ class FileOptions:
     )
     workers: Positive = option(
         1,
-        "Number of processes that share the lines, each with --threads threads; the output does not change.",
+        "Number of processes that share the lines, each with --threads threads; the output stays"
+        " the same.",
         heading=SPEED,
     )
 
@@ -61,16 +62,16 @@ class OutputOptions:
     heading: ClassVar[str] = "Output format"
     format: str = option(
         "text",
-        "text: one translation per line, or with --n-best lines `line ||| text ||| score` as Moses prints"
-        " them, lines counted from 0. jsonl: one JSON object per line, with source, score and flags; its"
-        " `line` counts from 1.",
+        "text: one translation per line, or with --n-best lines `line ||| text ||| score` as Moses"
+        " prints them, lines counted from 0. jsonl: one JSON object per line, with source, score"
+        " and flags; its `line` counts from 1.",
         choices=("text", "jsonl"),
     )
     alignment: bool = option(False, "Include the character alignment with the source in jsonl.")
     flag_above: Bits | None = option(
         None,
-        "Threshold of an unsure line in bits per byte (default: the model's own). Unsure and wrong lines are"
-        " reported on stderr, or in jsonl by the field `verdict`.",
+        "Threshold of an unsure line in bits per byte (default: the model's own). Unsure and wrong"
+        " lines are reported on stderr, or in jsonl by the field `verdict`.",
         metavar="BITS",
     )
 
@@ -99,7 +100,8 @@ def translate(
     from bytenmt.decoding.engine_selection import n_cores
     from bytenmt.translation.translator import Translator
 
-    input, output = stream_of(files.input), stream_of(files.output)
+    input = stream_of(files.input)
+    output = stream_of(files.output)
     checked = inputs.check_settings(settings)
     if files.workers > 1 and engine.threads is None:
         engine = replace(engine, threads=max(1, n_cores() // files.workers))
@@ -111,7 +113,9 @@ def translate(
             "--resume needs a file with a line for each line: give -o, and no --n-best"
         )
     is_stream = input is None or input.is_fifo()  # lines of a pipe are translated as they come
-    text = None if input is None or is_stream else inputs.open_text(input)
+    text = None
+    if input is not None and not is_stream:
+        text = inputs.open_text(input)
     runtime = inputs.load_models(runs, engine)
     translator = Translator.from_runtime(runtime, checked)
     form = _output_format(answers, runtime, checked.search.n_best, translator.options.beam)
@@ -147,21 +151,24 @@ def _output_format(
         raise BytenmtError(
             "--alignment needs a model with attention: drop it, or use another model"
         )
-    form: OutputFormat = n_best_list if n_best > 1 else format_plain
+    form: OutputFormat = format_plain
     if is_json:
-        links = (
-            partial(align_lines, runtime.make_attention_readers()) if answers.alignment else None
-        )
+        links = None
+        if answers.alignment:
+            links = partial(align_lines, runtime.make_attention_readers())
         form = JsonRecords(n_best, links)
-    elif answers.flag_above is None:
+    elif n_best > 1:
+        form = n_best_list
+    if answers.flag_above is None and not is_json:
         return form
     judge = Judge.from_runtime(runtime, answers.flag_above, beam=beam)
     CONSOLE.detail(judge.describe())
 
     def write(results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
         flagged = judge.flag(results)
-        for line in () if is_json else describe_flags(flagged, first):
-            CONSOLE.say(f"bytenmt: {line}")
+        if not is_json:
+            for line in describe_flags(flagged, first):
+                CONSOLE.say(f"bytenmt: {line}")
         return form(flagged, first, seconds)
 
     return write

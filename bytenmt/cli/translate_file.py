@@ -19,30 +19,29 @@ from bytenmt.errors import BytenmtError
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentOptions(LanguageOptions):
-    """The options of `bytenmt translate-file` on the document. flag_above: bits per byte above
-    which a unit is to be reviewed; memory: translations used before the model; column, to_column:
-    those of a table."""
+    """The options of `bytenmt translate-file` on the document."""
 
     format: str | None = option(
         None, "Format of IN (default: by its suffix).", choices=tuple(FORMATS)
     )
     overwrite: bool = option(False, "Also translate units that have a translation already.")
+    # Bits per byte above which a unit is to be reviewed.
     flag_above: Bits | None = option(
         None,
-        "Threshold of an unsure translation in bits per byte (default: the model's own). Unsure and wrong"
-        " translations are marked for review: `fuzzy` in PO, `needs-review-translation` in XLIFF; -v lists"
-        " them in every format.",
+        "Threshold of an unsure translation in bits per byte (default: the model's own). Unsure and"
+        " wrong translations are marked for review: `fuzzy` in PO, `needs-review-translation` in"
+        " XLIFF; -v lists them in every format.",
         metavar="BITS",
     )
     memory: Path | None = option(
         None,
-        "Translation memory (TMX, XLIFF, PO, CSV or TSV). Units that it contains, apart from placeholders,"
-        " are taken from it instead of the model.",
+        "Translation memory (TMX, XLIFF, PO, CSV or TSV). Units that it contains, apart from"
+        " placeholders, are taken from it instead of the model.",
     )
     column: str | None = option(
         None,
-        "Source column of a CSV or TSV file: its name in the first row, which stays as it is, or its number"
-        " from 1; then the first row is text, too.",
+        "Source column of a CSV or TSV file: its name in the first row, which stays as it is, or"
+        " its number from 1; then the first row is text, too.",
     )
     to_column: str | None = option(
         None, "Column of a CSV or TSV file for the translations (default: that of --column)."
@@ -86,29 +85,34 @@ def translate_file(
         how.format or formats.format_of(source), how.languages, how.column, how.to_column
     )
     check_output(output, input)
-    data = standard_input().read() if input is None else read_bytes(input).tobytes()
+    if input is None:
+        data = standard_input().read()
+    else:
+        data = read_bytes(input).tobytes()
     document = formats.read(data, reading, source)
     runtime = inputs.load_models(runs, engine)
     translator = Translator.from_runtime(runtime, checked)
     corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
     languages = agreed_languages(how.languages, runs[0], corpora, CONSOLE.warn)
     if languages and not (how.overwrite and how.pair):
-        is_of_source = (
-            how.pair and reading.format == "po" and not any(unit.target for unit in document.units)
-        )
-        allowed = [primary(code) for code in (languages if is_of_source else [languages.target])]
-        for code in [code for code in document.targets if code and primary(code) not in allowed]:
-            raise BytenmtError(
-                f"{source} is for {code}, not for {languages.target}: give another model, or"
-                f" --overwrite --pair {languages} to translate everything anew"
-            )
-    memory = None if how.memory is None else TranslationMemory.from_file(how.memory, languages)
+        allowed = [primary(languages.target)]
+        is_template = reading.format == "po" and not any(unit.target for unit in document.units)
+        if how.pair and is_template:  # which may name the language of its source
+            allowed.append(primary(languages.source))
+        for code in document.targets:
+            if code and primary(code) not in allowed:
+                raise BytenmtError(
+                    f"{source} is for {code}, not for {languages.target}: give another model, or"
+                    f" --overwrite --pair {languages} to translate everything anew"
+                )
+    memory = None
+    if how.memory is not None:
+        memory = TranslationMemory.from_file(how.memory, languages)
     judge = Judge.from_runtime(runtime, how.flag_above, FLAG_ABOVE, translator.options.beam)
     CONSOLE.detail(judge.describe())
     lines = lines_to_translate(document, how.overwrite, memory)
-    if not runtime.has_sentinels and not all(
-        isinstance(part, str) for line in lines for part in line
-    ):
+    has_codes = not all(isinstance(part, str) for line in lines for part in line)
+    if has_codes and not runtime.has_sentinels:
         CONSOLE.warn(
             f"{runs[0]} was trained without sentinels: inline codes are put at the end of units"
         )

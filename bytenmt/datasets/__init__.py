@@ -2,7 +2,6 @@
 
 Takes Arrow batches, files or lines and gives the same rows, in order, with translations
 (tests/datasets/test_ray.py). Imports translation; Ray and pyarrow where they are used.
-Should shrink to 250 lines.
 """
 
 from bytenmt.datasets.translate import Translate as Translate

@@ -4,5 +4,4 @@
 from texts over `documents` (child processes) and `worker` (a thread a direction) back to texts,
 `server` runs it with uvicorn. The event loop never decodes and never parses a document; the process
 imports no PyTorch (tests/serve/test_process.py). Imports translation, documents and Starlette.
-Should shrink to 1,200 lines.
 """

@@ -37,7 +37,8 @@ def make_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("module", "least"), [(runs, 8), (arguments, 4), (translator, 4), (glossary, 1), (sentences, 4)]
 )
 def test_the_examples_run(place: Path, module: ModuleType, least: int) -> None:
-    said, n = io.StringIO(), 0
+    said = io.StringIO()
+    n = 0
     runner = doctest.DocTestRunner()
     for example in doctest.DocTestFinder().find(module, globs={**vars(module), "bytenmt": bytenmt}):
         n += len(example.examples)
@@ -56,7 +57,8 @@ def test_a_training_in_another_thread_leaves_signals_alone(place: Path) -> None:
         "valid_text": "long",
         "max_updates": 1,
     }
-    useless, heard = {"weights": [2.0], "settings": ["data.noise=0.1"]}, Heard()
+    useless = {"weights": [2.0], "settings": ["data.noise=0.1"]}
+    heard = Heard()
     with ThreadPoolExecutor() as threads:
         run = threads.submit(
             bytenmt.train, "runs/new", **texts, **useless, threads=1, reporter=heard

@@ -1,4 +1,4 @@
-"""predict and generate as a user meets them: what they print, and one line for what can go wrong."""
+"""predict and generate as a user meets them: what they print, and their one-line errors."""
 
 import gzip
 import json

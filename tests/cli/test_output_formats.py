@@ -56,9 +56,7 @@ def test_the_command_writes_what_the_translator_finds(place: Path) -> None:
 
 
 def test_numbers_go_on_from_buffer_to_buffer() -> None:
-    """An n-best list counts from 0 as Moses did, JSON lines from 1. A score that is no number is
-    null in JSON.
-    """
+    """An n-best list counts from 0, as Moses did, JSON lines from 1; a NaN score is null."""
     answer = TranslationResult(
         [Hypothesis("é".encode(), -1.5, -0.5)], [Chunk(b"x", b"", b"x")], [], []
     )

@@ -1,5 +1,4 @@
-"""The command translate-file, with an engine that writes capitals: what it makes, tells and
-refuses."""
+"""The command translate-file, with an engine that writes capitals."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""The README and the guides: their commands run, their output is real, their links lead somewhere."""
+"""The README and the guides: their commands run, their output is real, their links work."""
 
 import ast
 import doctest
@@ -55,8 +55,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def shell_script(commands: list[Command], port: int) -> str:
-    """Return a script that runs commands one after another, each with its output and exit code in
-    files."""
+    """Return a script that runs commands in turn, each with its output and exit code in files."""
     parts = ["set -o pipefail"]
     for number, command in enumerate(commands):
         line = command.line.replace(f":{PORT}", f":{port}")
@@ -157,10 +156,8 @@ def configuration_keys() -> set[str]:
 
 
 def test_options_and_keys_that_pages_name_exist() -> None:
-    options, keys = (
-        known_options() | OTHER_OPTIONS,
-        configuration_keys() | {"model.arch", "model.safetensors", "model.py"},
-    )
+    options = known_options() | OTHER_OPTIONS
+    keys = configuration_keys() | {"model.arch", "model.safetensors", "model.py"}
     for page in [ROOT / "README.md", *guide_pages.GUIDES]:
         if page.stem == "changelog":  # names what was removed
             continue

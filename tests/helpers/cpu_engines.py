@@ -36,8 +36,7 @@ def from_python(function: Any) -> Any:
 
 
 def packed(of: AnyModel, precision: str = "fp32") -> PackedModel:
-    """Return a model for the CPU engine, whose kernels are compiled by one process, the others
-    wait."""
+    """Return a model for the CPU engine; one process compiles its kernels, the others wait."""
     compile_kernels()
     tensors = {name: p.detach().numpy() for name, p in of.named_parameters()}
     return pack_model(tensors, of.config, precision)

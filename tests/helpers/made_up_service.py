@@ -1,5 +1,8 @@
-"""An application whose engines are made up: what it says of a line is the line in capitals and a 0,
-whatever the direction; its engines may wait until they are let go on."""
+"""An application whose engines are made up.
+
+The translation of a line is the line in capitals and a 0, whatever the direction; its engines may
+wait until they are let go on.
+"""
 
 import threading
 import time
@@ -73,8 +76,10 @@ def made_up_app(
     suggestions: Any = None,
     access: Any = (),
 ) -> App:
-    """An application of these pairs. terms: of the server, from English into German; access: names
-    and origins."""
+    """An application of these pairs.
+
+    terms: of the server, from English into German; access: names and origins.
+    """
     own = {Direction("en", "de"): terms}
     models = {
         one: DirectionWorkers(*((gate or Gate()).worker(n, own.get(one, ())) for n in (1, 4)))
@@ -97,8 +102,7 @@ def wait_until(is_true: Callable[[], Any], what: str = "nothing came") -> None:
 
 @contextmanager
 def serving(app: App) -> Iterator[tuple[GracefulServer, tuple[str, int]]]:
-    """Run an application in a thread, and end it as SIGTERM does; yields the server and its
-    address."""
+    """Run an application in a thread, end it as SIGTERM does; yield the server and its address."""
     found: list[GracefulServer] = []
 
     class Noted(GracefulServer):
@@ -106,7 +110,8 @@ def serving(app: App) -> Iterator[tuple[GracefulServer, tuple[str, int]]]:
             await super().startup(sockets)
             found.append(self)
 
-    real, server_module.GracefulServer = server_module.GracefulServer, Noted  # type: ignore[misc]
+    real = server_module.GracefulServer
+    server_module.GracefulServer = Noted  # type: ignore[misc]
     listener = listening("127.0.0.1", 0)
     thread = threading.Thread(target=run, args=(app, listener), daemon=True)
     thread.start()

@@ -40,12 +40,15 @@ def naive_draw(log_p: np.ndarray, u: float, options: Options) -> int:
     if options.top_k:
         ranked = ranked[: options.top_k]
     weights = {byte: np.exp(scaled[byte] - scaled[ranked[0]]) for byte in ranked}
-    total, taken, n_kept = sum(weights.values()), 0.0, 0
+    total = sum(weights.values())
+    taken = 0.0
+    n_kept = 0
     while n_kept < len(ranked) and (n_kept == 0 or taken / total < options.top_p):
         taken += weights[ranked[n_kept]]
         n_kept += 1
     kept = sorted(ranked[:n_kept])
-    share, running = u * sum(weights[byte] for byte in kept), 0.0
+    share = u * sum(weights[byte] for byte in kept)
+    running = 0.0
     for byte in kept:
         running += weights[byte]
         if running > share:
@@ -61,10 +64,12 @@ def naive_text(
     rule: Sentinels = NO_SENTINELS,
 ) -> tuple[bytes, float]:
     """One sampled text and its log-probability."""
-    made, total = b"", 0.0
+    made = b""
+    total = 0.0
     limit = max(request.limit, len(request.prefix) + len(rule.bytes))
     while True:
-        row, masked = log_p(made), np.full(256, -np.inf)
+        row = log_p(made)
+        masked = np.full(256, -np.inf)
         for byte, value in rule.rankings(
             made, row, limit, request.prefix, options.no_repeat_ngram_size
         ).items():

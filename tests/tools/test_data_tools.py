@@ -1,5 +1,4 @@
-"""Corpora from addresses and folders, words found in parallel text, the figures of a model, the
-sample."""
+"""Corpora from addresses and folders, words of parallel text, figures of models, the sample."""
 
 import gzip
 import random
@@ -63,7 +62,9 @@ LEXICON = {
 
 
 def text(n: int = 300) -> tuple[list[str], list[str]]:
-    draw, sources, targets = random.Random(1), [], []
+    draw = random.Random(1)
+    sources = []
+    targets = []
     for _ in range(n):
         words = draw.sample(list(LEXICON), 3)
         first = words[0].capitalize()

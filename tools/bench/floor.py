@@ -1,5 +1,4 @@
-"""Measure this machine's memory read rate, which bounds the speed of a decode step on a CPU from
-above."""
+"""Measure this machine's memory read rate, the upper bound of a decode step's speed on a CPU."""
 
 from __future__ import annotations
 
@@ -26,7 +25,8 @@ from bytenmt.decoding.cpu.kernels.simd import (
 
 # Approximate seconds of a measurement, and number of tries: short enough to fit between time slices
 # of other programs, so that the best try is undisturbed.
-LONG_ENOUGH, TRIES = 0.003, 12
+LONG_ENOUGH = 0.003
+TRIES = 12
 CHUNK = 4096  # bytes; the share of a thread is a multiple of it
 
 Read = Callable[[int, int, int], float]
@@ -74,8 +74,7 @@ READERS = (_reader(1, 4), _reader(1, 8), _reader(2, 4), _reader(4, 4))
 
 
 def read_rate(n_bytes: int, threads: int = 1) -> float:
-    """Return the bytes per second at which n_bytes of memory are read repeatedly, each thread its
-    own share.
+    """Return the bytes per second at which threads read n_bytes of memory, each its own share.
 
     The best of several access patterns and tries counts. Sizes are rounded down to whole chunks.
     Raises ValueError where a thread gets no whole chunk.
@@ -87,7 +86,8 @@ def read_rate(n_bytes: int, threads: int = 1) -> float:
         )
     memory = np.ones(share * threads + 64, np.uint8)
     first = memory.ctypes.data + -memory.ctypes.data % 64  # on a cache line
-    best, times = 0.0, 1
+    best = 0.0
+    times = 1
     with ThreadPoolExecutor(threads) as pool:
         for number in range(2 + TRIES):
             for reader in READERS:

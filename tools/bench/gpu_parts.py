@@ -139,11 +139,9 @@ def check(work: Work) -> None:
 
 def check_architecture(work: Work, config: Config, batch: Batch) -> None:
     """Compare outputs, gradients, losses, a resumed training and decoded texts."""
-    arch, here, there = (
-        architecture(config.model),
-        Trainer(config, CPU),
-        Trainer(config, work.device),
-    )
+    arch = architecture(config.model)
+    here = Trainer(config, CPU)
+    there = Trainer(config, work.device)
     there.model.load_state_dict(here.model.state_dict())
 
     def emit(what: str, difference: float, most: float) -> None:
@@ -161,7 +159,8 @@ def check_architecture(work: Work, config: Config, batch: Batch) -> None:
     for one in (here, there):
         one.model.train()
         nats.append([float(one.update([batch])[0])])
-    differences, norms = 0.0, 0.0
+    differences = 0.0
+    norms = 0.0
     for a, b in zip(here.parameters, there.parameters, strict=True):
         if a.grad is not None and b.grad is not None:
             differences += float((a.grad - b.grad.cpu()).square().sum())
@@ -197,8 +196,7 @@ def check_architecture(work: Work, config: Config, batch: Batch) -> None:
 
 
 def counting_capture(capture: Capture | None, counts: Counter[str]) -> Capture:
-    """Capture a step as another capture does, or as it is on a CPU, and count how often it is
-    replayed."""
+    """Capture a step as another capture does, or as on a CPU, and count its replays."""
 
     def captured(step: Callable[[], None]) -> Callable[[], None]:
         replay = capture(step) if capture else step
@@ -253,7 +251,8 @@ def speed(work: Work) -> None:
         with work.guarded(f"{arch}, training"):
             step = Step(config, batch, precision)
             took = best_seconds(step, peak, limit)
-            note = f"{update_flop(config, step.model, batch) / took / peak.best:.3f} of the {MULTIPLIED}"
+            share = update_flop(config, step.model, batch) / took / peak.best
+            note = f"{share:.3f} of the {MULTIPLIED}"
             work.emit(f"{arch} {preset}, training", real_bytes(batch) / took, "bytes/s", note=note)
     for kind in ("LSTM", "Transformer"):
         with work.guarded(f"PyTorch's own {kind}"):
@@ -272,8 +271,7 @@ def speed(work: Work) -> None:
 
 
 def decode_records(work: Work, case: Case, peak: Peak) -> None:
-    """Measure a decode step by PyTorch and by the CUDA graph, beside the time that it takes at
-    least."""
+    """Measure a decode step by PyTorch and by the CUDA graph, beside the time it takes at least."""
     config = endless_model(case.arch, case.preset).model.config
     n_bytes = decoder_weights(config) * DTYPES[case.precision].itemsize
     buffer = torch.zeros(1 << (24 if work.dry else 30), dtype=torch.uint8, device=work.device)
@@ -287,16 +285,13 @@ def decode_records(work: Work, case: Case, peak: Peak) -> None:
 
 
 class PlainModel(nn.Module):
-    """PyTorch's own encoder and decoder of width d: nn.LSTM of two layers, or nn.Transformer of
-    three."""
+    """PyTorch's own encoder and decoder of width d: a two-layer LSTM or three-layer Transformer."""
 
     def __init__(self, kind: str, d: int) -> None:
         super().__init__()
-        self.embedding, self.output, self.transformer = (
-            nn.Embedding(256, d),
-            nn.Linear(d, 256),
-            None,
-        )
+        self.embedding = nn.Embedding(256, d)
+        self.output = nn.Linear(d, 256)
+        self.transformer = None
         if kind == "Transformer":
             self.transformer = nn.Transformer(d, d // 64, 3, 3, 4 * d, 0.0, batch_first=True)
         else:
@@ -304,7 +299,8 @@ class PlainModel(nn.Module):
 
     def forward(self, source: Tensor, target: Tensor) -> Any:
         """Return the logits (n, t, 256) of a target (n, t) that follows a source (n, s)."""
-        own, other = self.embedding(source), self.embedding(target)
+        own = self.embedding(source)
+        other = self.embedding(target)
         if self.transformer is None:
             return self.output(self.decoder(other, self.encoder(own)[1])[0])
         mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1], device=target.device)
@@ -320,7 +316,8 @@ def plain_update(kind: str, n_weights: int, batch: Any, precision: str) -> Calla
     d = min(sizes, key=lambda d: abs(sizes[d] - n_weights))
     model = PlainModel(kind, d).to(batch.source.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    source, target = batch.source.long(), batch.target_in.long()
+    source = batch.source.long()
+    target = batch.target_in.long()
 
     def update() -> None:
         with torch.autocast(source.device.type, torch.bfloat16, enabled=precision == "bf16"):
@@ -399,8 +396,7 @@ def training_words(name: str, run: Path, budget: float, work: Work) -> list[str]
 
 
 def fitting_width(settings: Sequence[str]) -> int:
-    """Return the largest width whose int8 file has at most MOST_BYTES: a byte a weight, 2 % beside
-    them."""
+    """Return the largest width whose int8 file has at most MOST_BYTES, 2 % of them overhead."""
     for width in range(64, 2049, 32):
         config = load_config("luong", "tiny", [*settings, f"model.d_hidden={width}"])
         if 1.02 * n_parameters(config.model) > MOST_BYTES:

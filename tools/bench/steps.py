@@ -126,6 +126,7 @@ class StepTimer:
         self._n_steps = max(1, min(round(STINT / took), limit // 1000))
 
     def __call__(self) -> float:
+        """Return the least seconds of a step in several stints."""
         return min(self.time_steps(self._n_steps) for _ in range(TRIES))
 
     def time_steps(self, n: int) -> float:
@@ -152,7 +153,8 @@ def step_bytes(packed: PackedModel, n_rows: int = 1) -> int:
     place = {column.name.lower(): int(column) for column in Field}
     n_bytes = len(packed.weights) - packed.program.first_step_byte
     for one in packed.program.step.instructions:
-        row_bytes, m = 4 * int(one[place["n"]]), int(one[place["m"]])
+        row_bytes = 4 * int(one[place["n"]])
+        m = int(one[place["m"]])
         if one[place["op"]] == Op.POSITION and one[place["w"]] >= packed.program.first_step_byte:
             n_bytes -= row_bytes * (m - 1)
         elif one[place["op"]] == Op.NGRAMS:
@@ -194,7 +196,10 @@ def seconds(action: Callable[[], object], device: torch.device | None = None) ->
 
 
 class Timing(NamedTuple):
-    """Minimum and median of several measurements; the median shows the influence of other programs."""
+    """Minimum and median of several measurements.
+
+    The median shows the influence of other programs.
+    """
 
     best: float
     median: float
@@ -214,7 +219,7 @@ def measure_in_turn(actions: Mapping[str, Callable[[], float]], rounds: int) -> 
 
 
 def machine_load() -> str:
-    """Describe other work on the machine: the load average and the stolen share of processor time."""
+    """Describe other work on the machine: the load average and the stolen processor time."""
     load = os.getloadavg()[0]
     try:
         with open("/proc/stat", encoding="ascii") as file:

@@ -17,8 +17,7 @@ MEASURED = ("bytes/s, batch 1", "bytes/s, batch 32", "MB int8")
 
 
 def table(recipe: Recipe, results: Results, corpora: Path, folder: Path) -> str:
-    """Return the table in Markdown, with the commands of rows that were not run, or not to their
-    end.
+    """Return the table in Markdown, with the commands of rows that are missing or unfinished.
 
     For a row with several seeds it gives the mean and the largest deviation from it.
     """
@@ -75,8 +74,7 @@ def _state(folder: Path, row: str) -> str:
 
 
 def _by_seed(recipe: Recipe) -> dict[str, list[str]]:
-    """Group the row names of all seeds by the name of the first; without seeds each row is its own
-    group."""
+    """Group the row names of all seeds by the first's name; a row without seeds is alone."""
     found: dict[str, list[str]] = {}
     for row in recipe.row:
         found.setdefault(row.name.partition("@")[0] if recipe.seeds else row.name, []).append(
@@ -122,15 +120,13 @@ def _score(key: str, one: Mapping[str, Any]) -> float:
 
 
 def _bits(which: int, one: Mapping[str, Any]) -> float:
-    """Return the bits per byte that `predict` printed: of the stream (which 0) or in windows (which
-    -1)."""
+    """Return the bits per byte that `predict` printed: of the stream (which 0), of windows (-1)."""
     lines = [line for line in one["scores"]["predict"] if line.startswith("bits per byte")]
     return float(lines[which].rpartition(": ")[2].split()[0])
 
 
 def _noise(recipe: Recipe, results: Results) -> list[str]:
-    """Return a table of chrF by share of disturbed source, and the share of clean chrF kept at 10
-    %."""
+    """Return a table of chrF by disturbed share of the source, and the chrF kept at 10 %."""
     shares = list(next(iter(results.values()))["measured"]["chrf_by_noise"])
     head = [
         "chrF, int8, source disturbed",

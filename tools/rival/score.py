@@ -1,5 +1,4 @@
-"""Translate a test text with an exported rival, by CTranslate2, and measure quality, speed and
-size.
+"""Translate a test text with an exported rival by CTranslate2; measure quality, speed, size.
 
     python tools/rival/score.py runs/rival --src test.en --ref test.de --json rival.json
     python tools/rival/score.py runs/rival --precision fp32 --src test.en -o test.hyp
@@ -100,7 +99,8 @@ def text_bytes_per_second(translator: Translator, lines: Sequence[str], batch: i
 
 def scores(args: argparse.Namespace) -> dict[str, Any]:
     """Return all figures. Raises BytenmtError."""
-    sources, references = read_lines(args.src), read_lines(args.ref)
+    sources = read_lines(args.src)
+    references = read_lines(args.ref)
     if len(sources) != len(references):
         raise DataError(
             f"{len(sources)} source and {len(references)} reference lines: expected as many"
@@ -113,9 +113,11 @@ def scores(args: argparse.Namespace) -> dict[str, Any]:
     def translator(batch: int) -> Translator:
         return Translator(args.folder, args.precision, args.beam, batch, args.threads)
 
-    stored, whole = RunInfo.load(args.folder), translator(32)
+    stored = RunInfo.load(args.folder)
+    whole = translator(32)
     clean = text_scores(whole.translate(sources), references)
-    encoded, letters = [line.encode() for line in sources], Letters.from_texts(sources)
+    encoded = [line.encode() for line in sources]
+    letters = Letters.from_texts(sources)
     noise = {}
     for share in args.noise:
         noisy = [line.decode() for line in noisy_lines(encoded, share, letters, NOISE_SEED)]

@@ -99,8 +99,10 @@ def problems(data: bytes, options: ReadOptions) -> Iterator[str]:
 def translated(
     path: Path, options: ReadOptions, model: Path, folder: Path
 ) -> tuple[Counter[str], list[str]]:
-    """Translate a file with the command; return its counts and what is wrong. The notes go beside
-    it."""
+    """Translate a file with the command; return its counts and its faults.
+
+    The notes go beside it.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     out = folder / path.name
     column = ["--column", options.column or "1"] if options.format in ("csv", "tsv") else []

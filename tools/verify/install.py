@@ -44,8 +44,7 @@ def main() -> None:
 
 
 def build_wheel(folder: Path) -> Path:
-    """Build the source distribution, and the wheel from it, so that both are complete; return the
-    wheel."""
+    """Build the source distribution, and from it the wheel, so that both are complete."""
     tools = folder / "tools"
     subprocess.run([sys.executable, "-m", "venv", str(tools)], check=True)
     pip = [str(tools / "bin" / "python"), "-m", "pip", "install", "--quiet", "build"]

@@ -48,7 +48,8 @@ def document(path: Path | str, data: bytes | str, pair: tuple[str, str] | None =
 
 def upper(text: str) -> str:
     """Return a text in capitals but for its kept spans."""
-    pieces, last = list[str](), 0
+    pieces = list[str]()
+    last = 0
     for begin, end in find_spans(text):
         pieces += [text[last:begin].upper(), text[begin:end]]
         last = end
@@ -61,8 +62,7 @@ def capitals(line: CodedText) -> CodedText:
 
 
 def moved(line: CodedText) -> CodedText:
-    """Translate a line to signs of many formats, with all codes in another order: every other pair
-    first."""
+    """Translate a line to signs of many formats, its codes in another order: every other first."""
     pairs = {
         part.pair: [one for one in line if isinstance(one, Code) and one.pair == part.pair]
         for part in line

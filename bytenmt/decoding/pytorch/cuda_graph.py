@@ -147,6 +147,7 @@ class CudaCapture:
         self._pool: Any = None
 
     def __call__(self, step: Callable[[], None]) -> Callable[[], None]:
+        """Record a step in a CUDA graph and return a function that replays it."""
         with torch.cuda.device(self._device):
             stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             stream.wait_stream(torch.cuda.current_stream())
