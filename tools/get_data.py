@@ -5,10 +5,11 @@
     python tools/get_data.py --pack shipped-en-de shipped-en-ko --from corpora -o packed
 
 Corpora without an address in tools/corpora.toml are copied --from a folder, which holds the corpus'
-own folder or its files, gzipped or not. Existing files are checked and kept. tinyshakespeare is
-split as in nanoGPT: the first 90 % of its bytes are train.txt, the last 10 % valid.txt. The
-training text of a corpus of several sources is also written in the parts that tools/corpora.toml
-names.
+own folder or its files, gzipped or not; the phrases come from data/phrases. Existing files are
+checked and kept. tinyshakespeare is split as in nanoGPT: the first 90 % of its bytes are train.txt,
+the last 10 % valid.txt. The training text of a corpus of several sources is also written in the
+parts that tools/corpora.toml names. valid-eng-deu and valid-eng-kor are made of the first lines of
+other corpora, which must be there.
 
 --pack writes the training and validation text of recipes (tools/recipes) xz-compressed, which
 training reads as it is, so that it can travel to a machine without a network: 60 MB at most.
@@ -27,6 +28,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+REPOSITORY = Path(__file__).resolve().parents[1]
 CORPORA = Path(__file__).with_name("corpora.toml")
 RECIPES = Path(__file__).with_name("recipes")
 GZIP = b"\x1f\x8b"
@@ -119,6 +121,8 @@ def _read(
     name: str, corpus: Mapping[str, Any], file: str, about: Mapping[str, Any], source: Path | None
 ) -> bytes:
     """Return the bytes of a file as stored, possibly gzipped."""
+    if "folder" in corpus:
+        source = REPOSITORY / corpus["folder"]
     if source is not None:
         for path in (source / name / file, source / file):
             for there in (path, path.with_name(path.name + ".gz")):
