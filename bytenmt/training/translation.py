@@ -28,7 +28,7 @@ from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.reporter import Reporter
-from bytenmt.sentinels import PATTERNS_VERSION
+from bytenmt.span_classes import PATTERNS_VERSION
 from bytenmt.training.losses import LossInputs, batch_loss, draw_inputs, drop_bytes
 from bytenmt.training.precision import autocast
 from bytenmt.translation.translator import Translator

@@ -36,7 +36,7 @@ from bytenmt.cli.main import main
 from bytenmt.config.schema import Config, config_toml, load_config, parse_config
 from bytenmt.data.pair_files import PairFiles
 from bytenmt.distributed import SINGLE_PROCESS
-from bytenmt.sentinels import PATTERNS_VERSION
+from bytenmt.span_classes import PATTERNS_VERSION
 from bytenmt.training import run as training
 
 SMALL = ["model.d_hidden=12", "model.d_embedding=8"]

@@ -21,7 +21,7 @@ from bytenmt.config.schema import AUGMENTATIONS
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.pair_files import PairFiles
 from bytenmt.errors import BytenmtError
-from bytenmt.sentinels import PATTERNS_VERSION
+from bytenmt.span_classes import PATTERNS_VERSION
 from bytenmt.training.arguments import files_to_train_on, texts_of_run
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
