@@ -17,8 +17,8 @@ from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.loading import runtime_from_models
 from bytenmt.errors import ConfigError, DataError, SettingError
+from bytenmt.translation.chunks import cut_text
 from bytenmt.translation.glossary import Glossary, Term
-from bytenmt.translation.line_batch import cut_text
 from bytenmt.translation.translator import Translator
 
 CPU = torch.device("cpu")
