@@ -29,6 +29,13 @@ from bytenmt.config.fields import (
     option,
     options_of,
 )
+from bytenmt.decoding.engine_kinds import (
+    DEVICES,
+    ENGINES,
+    PRECISIONS,
+    engine_help,
+    precision_help,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault  # as of Python 3.13
@@ -38,9 +45,6 @@ else:
     TextT = TypeVar("TextT")
 
 AUTO = "auto"
-ENGINES = ("torch", "cuda-graph", "numba")
-DEVICES = ("cpu", "cuda")
-PRECISIONS = ("fp32", "bf16", "int8")  # bf16: of the engines in PyTorch; int8: of numba
 SEARCH_HEADING = "Search"  # headings of --help
 SPEED = "Speed and memory"
 
@@ -106,23 +110,13 @@ class EngineSpec:
     Raises SettingError for a value that is not a choice.
     """
 
-    engine: str = engine_option(
-        AUTO,
-        "Inference engine: numba (compiled CPU kernels), torch (PyTorch) or cuda-graph (PyTorch with CUDA"
-        " graphs); auto takes the fastest one for the device.",
-        choices=(AUTO, *ENGINES),
-    )
+    engine: str = engine_option(AUTO, engine_help(), choices=(AUTO, *ENGINES))
     device: str = engine_option(
         AUTO,
         "Device to run on; auto is the GPU if there is one, otherwise the CPU.",
         choices=(AUTO, *DEVICES),
     )
-    precision: str = engine_option(
-        AUTO,
-        "Precision of the weights; int8 is for numba and bf16 for the others."
-        " auto is the file's precision with numba, bf16 with cuda-graph and fp32 with torch.",
-        choices=(AUTO, *PRECISIONS),
-    )
+    precision: str = engine_option(AUTO, precision_help(), choices=(AUTO, *PRECISIONS))
     threads: Threads | None = engine_option(
         None, "Number of CPU threads (default: chosen by the number of cores)."
     )
