@@ -20,7 +20,7 @@ from bytenmt.translation.settings import KEEP, TABLE
 
 QUIET, VERBOSE = "bytenmt.quiet", "bytenmt.verbose"  # in click's meta
 # Headings of --help, besides those of decoding/interface and translation/settings.
-OPTIONS, FILES, GENERAL = "Options", "Input and output", "General options"
+OPTIONS, FILES, GENERAL = "SearchOptions", "Input and output", "General options"
 ARCHITECTURES = tuple(PRESETS["small"])
 
 

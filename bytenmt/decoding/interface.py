@@ -1,7 +1,7 @@
 """The interface of engines: their choice, the options of a search, requests and hypotheses.
 
 The options of the commands, the keyword arguments of the Python API and the options of the server
-are made from the fields of Options and EngineSpec, and from those of LineSettings and
+are made from the fields of SearchOptions and EngineSpec, and from those of LineSettings and
 KeepSettings in translation/settings.py: a field has its type, bounds, default and help in one
 place. To add a setting, add its field and read it where it has an effect. `group` says which
 commands have it: "search" all commands that translate and the server, "sampling" all commands that
@@ -54,7 +54,7 @@ engine_option = partial(option, heading=SPEED)
 
 
 @dataclass(frozen=True)
-class Options:
+class SearchOptions:
     """Options of the search, which Settings.from_dict checks; its fields hold the help of the
     commands' options. Commands set the last one themselves."""
 
@@ -134,7 +134,7 @@ class EngineSpec:
         )
 
 
-SEARCH = options_of(Options)
+SEARCH = options_of(SearchOptions)
 # Options without effect where `sample` is false.
 SAMPLING = {
     name: option
@@ -153,7 +153,7 @@ class Request(NamedTuple):
     them exactly once.
     limit: maximum length of the output in bytes, EOS not counted.
     prefix: valid UTF-8 that the output must begin with, at most `limit` bytes. It may contain
-    sentinels of the source, and line ends if Options.endless; its log-probability is part of the
+    sentinels of the source, and line ends if SearchOptions.endless; its log-probability is part of the
     hypothesis'.
     number: identifies the text for sampling: the random numbers depend on it, not on the batch.
     pairs: pairs of sentinel numbers, from 0 (an opening and its closing tag); the first of a pair

@@ -18,7 +18,7 @@ from bytenmt.checkpoints.weights import StoredWeights, read_run
 from bytenmt.config.schema import Config
 from bytenmt.decoding.engine_kinds import ENGINES
 from bytenmt.decoding.engine_selection import n_cores, precision_of, select_engine
-from bytenmt.decoding.interface import AUTO, EngineSpec, Options
+from bytenmt.decoding.interface import AUTO, EngineSpec, SearchOptions
 from bytenmt.decoding.reading import Reader
 from bytenmt.errors import BytenmtError, SettingError
 from bytenmt.reporter import SILENT, Reporter
@@ -38,7 +38,7 @@ M = TypeVar("M")  # a model as an engine takes it: packed, or a module
 class EngineFunctions(NamedTuple):
     """The functions that make engines and readers of loaded models, as fields of Runtime."""
 
-    make_engine: Callable[[Options, int], Engine]
+    make_engine: Callable[[SearchOptions, int], Engine]
     make_reader: Callable[[], Reader]
     make_attention_readers: Callable[[], list[Reader]]
 
@@ -66,7 +66,7 @@ class Runtime:
     """
 
     make_engine: Callable[
-        [Options, int], Engine
+        [SearchOptions, int], Engine
     ]  # (options, most sentences side by side) -> an engine
     make_reader: Callable[[], Reader]  # which scores in fp32 unless another precision was asked for
     make_attention_readers: Callable[[], list[Reader]]  # one of each model that has attention
@@ -207,7 +207,7 @@ def engine_functions(
     stored: Sequence[tuple[Path, StoredWeights]],
     spec: EngineSpec,
     build: Callable[[int, str], M],
-    make_engine: Callable[[Sequence[M], Options, int], Engine],
+    make_engine: Callable[[Sequence[M], SearchOptions, int], Engine],
     make_reader: Callable[[Sequence[M]], Reader],
 ) -> EngineFunctions:
     """Return the functions of a Runtime; a model that several of them need is built once.

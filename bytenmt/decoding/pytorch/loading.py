@@ -13,7 +13,7 @@ from bytenmt.architectures.base import Model
 from bytenmt.checkpoints.checkpoint import build_from_weights
 from bytenmt.checkpoints.weights import StoredWeights
 from bytenmt.decoding.cpu.compilation import compile_search
-from bytenmt.decoding.interface import EngineSpec, Options
+from bytenmt.decoding.interface import EngineSpec, SearchOptions
 from bytenmt.decoding.loading import EngineFunctions, engine_functions
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import PyTorchEngine, TorchEngine
@@ -53,7 +53,7 @@ def _load(
         return build_from_weights(contents, file).to(device, DTYPES[precision]).eval()
 
     def make_engine(
-        models: Sequence[Model[Any, Any]], options: Options, capacity: int
+        models: Sequence[Model[Any, Any]], options: SearchOptions, capacity: int
     ) -> PyTorchEngine:
         compile_search(reporter)
         return engine(models, options, capacity, device)
