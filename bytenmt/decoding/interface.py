@@ -1,7 +1,7 @@
 """The interface of engines: their choice, the options of a search, requests and hypotheses.
 
 The options of the commands, the keyword arguments of the Python API and the options of the server
-are made from the fields of Options and EngineSpec, and from those of LineSettings and
+are made from the fields of SearchOptions and EngineSpec, and from those of LineSettings and
 KeepSettings in translation/settings.py: a field has its type, bounds, default and help in one
 place. To add a setting, add its field and read it where it has an effect. `group` says which
 commands have it: "search" all commands that translate and the server, "sampling" all commands that
@@ -29,6 +29,13 @@ from bytenmt.config.fields import (
     option,
     options_of,
 )
+from bytenmt.decoding.engine_kinds import (
+    DEVICES,
+    ENGINES,
+    PRECISIONS,
+    engine_help,
+    precision_help,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault  # as of Python 3.13
@@ -38,9 +45,6 @@ else:
     TextT = TypeVar("TextT")
 
 AUTO = "auto"
-ENGINES = ("torch", "cuda-graph", "numba")
-DEVICES = ("cpu", "cuda")
-PRECISIONS = ("fp32", "bf16", "int8")  # bf16: of the engines in PyTorch; int8: of numba
 SEARCH_HEADING = "Search"  # headings of --help
 SPEED = "Speed and memory"
 
@@ -50,7 +54,7 @@ engine_option = partial(option, heading=SPEED)
 
 
 @dataclass(frozen=True)
-class Options:
+class SearchOptions:
     """Options of the search, which Settings.from_dict checks; its fields hold the help of the
     commands' options. Commands set the last one themselves."""
 
@@ -106,23 +110,13 @@ class EngineSpec:
     Raises SettingError for a value that is not a choice.
     """
 
-    engine: str = engine_option(
-        AUTO,
-        "Inference engine: numba (compiled CPU kernels), torch (PyTorch) or cuda-graph (PyTorch with CUDA"
-        " graphs); auto takes the fastest one for the device.",
-        choices=(AUTO, *ENGINES),
-    )
+    engine: str = engine_option(AUTO, engine_help(), choices=(AUTO, *ENGINES))
     device: str = engine_option(
         AUTO,
         "Device to run on; auto is the GPU if there is one, otherwise the CPU.",
         choices=(AUTO, *DEVICES),
     )
-    precision: str = engine_option(
-        AUTO,
-        "Precision of the weights; int8 is for numba and bf16 for the others."
-        " auto is the file's precision with numba, bf16 with cuda-graph and fp32 with torch.",
-        choices=(AUTO, *PRECISIONS),
-    )
+    precision: str = engine_option(AUTO, precision_help(), choices=(AUTO, *PRECISIONS))
     threads: Threads | None = engine_option(
         None, "Number of CPU threads (default: chosen by the number of cores)."
     )
@@ -140,7 +134,7 @@ class EngineSpec:
         )
 
 
-SEARCH = options_of(Options)
+SEARCH = options_of(SearchOptions)
 # Options without effect where `sample` is false.
 SAMPLING = {
     name: option
@@ -159,7 +153,7 @@ class Request(NamedTuple):
     them exactly once.
     limit: maximum length of the output in bytes, EOS not counted.
     prefix: valid UTF-8 that the output must begin with, at most `limit` bytes. It may contain
-    sentinels of the source, and line ends if Options.endless; its log-probability is part of the
+    sentinels of the source, and line ends if SearchOptions.endless; its log-probability is part of the
     hypothesis'.
     number: identifies the text for sampling: the random numbers depend on it, not on the batch.
     pairs: pairs of sentinel numbers, from 0 (an opening and its closing tag); the first of a pair

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 
 from bytenmt.config.fields import Positive, check_values, option, options_of
-from bytenmt.decoding.interface import AUTO, SEARCH, SPEED, Options
+from bytenmt.decoding.interface import AUTO, SEARCH, SPEED, SearchOptions
 from bytenmt.errors import DataError, SettingError
 from bytenmt.sentinels import CLASSES
 
@@ -127,7 +127,7 @@ class Settings(LineSettings):
     """
 
     max_source_bytes: int = 1000
-    search: Options = field(default_factory=Options)
+    search: SearchOptions = field(default_factory=SearchOptions)
     keep: KeepSpec | None = None
     needs_sentinels: bool = False
     left_to_runs: frozenset[str] = frozenset()
@@ -138,7 +138,7 @@ class Settings(LineSettings):
     def from_dict(cls, values: Mapping[str, Any], shown: Callable[[str], str] = str) -> Settings:
         """Return checked settings from values by name; defaults stand for names that are missing.
 
-        values: fields of Options (except endless), LineSettings and KeepSettings. shown: returns a
+        values: fields of SearchOptions (except endless), LineSettings and KeepSettings. shown: returns a
         name as error messages write it, such as "--beam-size". Raises SettingError for an unknown
         name or a wrong value, DataError for a prefix or glossary that is malformed.
         """
@@ -159,7 +159,7 @@ class Settings(LineSettings):
                 f"{shown('n_best')} {n_best} of {shown('beam')} {beam}: give {shown('beam')} {n_best} or more"
             )
         of_keep = {name: value for name, value in values.items() if name in KEEP}
-        search = Options(
+        search = SearchOptions(
             **{"beam": n_best} | {name: values[name] for name in values if name in SEARCH}
         )
         # What is sampled is what the model says, repetitions and all.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, overload
 
 from bytenmt.data.sentences import UNKNOWN_LANGUAGE, languages_of_files
-from bytenmt.decoding.interface import AUTO, EngineSpec, Hypothesis, Options, Request
+from bytenmt.decoding.interface import AUTO, EngineSpec, Hypothesis, Request, SearchOptions
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.scheduler import decode
 from bytenmt.errors import SettingError
@@ -76,7 +76,7 @@ class Translator:
         reverse: a run of the opposite direction, whose model reranks the hypotheses of a beam
         search.
         reporter: gets messages that a user may not expect, such as that kernels are being compiled.
-        settings: by keyword, those of settings.LineSettings (prefix, max_len_a, …), Options
+        settings: by keyword, those of settings.LineSettings (prefix, max_len_a, …), SearchOptions
         (beam, n_best, sample, …) and KeepSettings (keep, keep_pattern, glossary: see
         KeepSpec.from_settings). Raises BytenmtError for the same mistakes as the commands.
         """
@@ -130,7 +130,7 @@ class Translator:
         return f"<Translator, beam {self.options.beam}, lines up to {self.settings.max_source_bytes} bytes>"
 
     @property
-    def options(self) -> Options:
+    def options(self) -> SearchOptions:
         """The options of the search, as they are in use: defaults of the runs included."""
         return self.settings.search
 

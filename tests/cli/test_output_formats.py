@@ -10,7 +10,8 @@ from command_line import accepted, invoke
 
 from bytenmt.cli.output_formats import JsonRecords, n_best_list
 from bytenmt.decoding.interface import Hypothesis
-from bytenmt.translation.line_batch import Chunk, TranslationResult
+from bytenmt.translation.chunks import Chunk
+from bytenmt.translation.line_batch import TranslationResult
 from bytenmt.translation.translator import Translator
 
 LINES = ["one", "두 번째", "", "four"]  # of the file src

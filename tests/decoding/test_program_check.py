@@ -12,7 +12,7 @@ from variants import VARIANTS
 
 from bytenmt.architectures.bytenet.model import ResidualBlock
 from bytenmt.architectures.luong.model import Luong
-from bytenmt.decoding.loading import _CHECKED
+from bytenmt.decoding.cpu.loading import _CHECKED
 from bytenmt.decoding.program_check import check_program
 from bytenmt.errors import BytenmtError
 from bytenmt.training.run import train

@@ -8,8 +8,9 @@ import pytest
 from bytenmt.documents.lines import UnitLine, has_words, keeps_codes, nest_pairs, split_unit
 from bytenmt.documents.unit import CodedText, merge_strings, split_codes, to_markup
 from bytenmt.sentinels import Code
+from bytenmt.translation.chunks import split_line
 from bytenmt.translation.confidence import UNSURE
-from bytenmt.translation.line_batch import split_line
+from bytenmt.translation.kept_spans import mark_spans
 from tools.verify.made_up_translations import capitals, translated
 
 TAG = re.compile("</?[a-z]+/?>")
@@ -95,9 +96,8 @@ def test_names_are_codes() -> None:
     (line,) = (one for one in split_unit(("McAfee and GitHub, PATH",)) if isinstance(one, UnitLine))
     assert line.parts == (Code("McAfee"), " and ", Code("GitHub"), ", PATH")
     assert to_markup(line.restore((Code("GitHub"), " und ", Code("McAfee")))) == "GitHub und McAfee"
-    (chunk,) = split_line(
-        (*line.parts, Code("<1/>")), 99
-    )  # of a model without sentinels they are text
+    # For a model without sentinels they are text.
+    (chunk,) = split_line(mark_spans((*line.parts, Code("<1/>")), None), 99)
     assert chunk.source == b"McAfee and GitHub, PATH"
 
 

@@ -14,7 +14,8 @@ from bytenmt.checkpoints.facts import FlagThresholds
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.reading import Reading, Stream
 from bytenmt.evaluation.judge import Judge, best_split, bits_of_texts, calibrate
-from bytenmt.translation.line_batch import Chunk, TranslationResult
+from bytenmt.translation.chunks import Chunk
+from bytenmt.translation.line_batch import TranslationResult
 
 THRESHOLDS = FlagThresholds(
     n_lines=100, bits_per_byte=0.5, length_ratio=1.0, length_variance=1.0, source_bits=4.0

@@ -14,7 +14,7 @@ from bytenmt.checkpoints.facts import Facts
 from bytenmt.checkpoints.weights import CONFIG
 from bytenmt.config.schema import Config, config_toml, load_config
 from bytenmt.decoding.engine import Engine
-from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.interface import Hypothesis, Request, SearchOptions
 from bytenmt.decoding.loading import runtime_from_models
 from bytenmt.sentinels import SENTINELS
 from bytenmt.translation.settings import Settings
@@ -36,7 +36,9 @@ def made_up_text(request: Request, which: int = 0) -> bytes:
 class MadeUpEngine(Engine):
     """One byte a step. Notes what it was asked for in `admitted`, one list a call."""
 
-    def __init__(self, capacity: int, options: Options, admitted: list[list[Request]]) -> None:
+    def __init__(
+        self, capacity: int, options: SearchOptions, admitted: list[list[Request]]
+    ) -> None:
         self.capacity = capacity
         self.options = options
         self.admitted = admitted

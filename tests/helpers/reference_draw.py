@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from made_up import NO_SENTINELS, Distribution, Sentinels
 
-from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.interface import Request, SearchOptions
 from bytenmt.utf8 import EOS
 
 WORD = (1 << 64) - 1
@@ -33,7 +33,7 @@ def naive_uniform(seed: int, number: int, text: int, step: int) -> float:
     return float(splitmix(x)() >> 40) / 2**24
 
 
-def naive_draw(log_p: np.ndarray, u: float, options: Options) -> int:
+def naive_draw(log_p: np.ndarray, u: float, options: SearchOptions) -> int:
     """log_p (256,): -inf where not allowed."""
     scaled = log_p / options.temperature
     ranked = [int(byte) for byte in np.argsort(-scaled, kind="stable") if scaled[byte] > -np.inf]
@@ -60,7 +60,7 @@ def naive_text(
     log_p: Distribution,
     request: Request,
     text: int,
-    options: Options,
+    options: SearchOptions,
     rule: Sentinels = NO_SENTINELS,
 ) -> tuple[bytes, float]:
     """One sampled text and its log-probability."""

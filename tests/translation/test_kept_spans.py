@@ -1,5 +1,6 @@
 """Test what becomes of kept spans, codes and terms between a line and its translation."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,19 @@ from bytenmt.decoding.interface import Hypothesis, Request
 from bytenmt.decoding.search.state import sentinel_numbers
 from bytenmt.errors import DataError, SettingError
 from bytenmt.sentinels import SENTINELS, Code
+from bytenmt.translation.chunks import split_line
 from bytenmt.translation.glossary import Glossary, Term
 from bytenmt.translation.kept_spans import (
     KeepSpec,
     KeptSpan,
     TextOrCode,
+    encode_parts,
     mark_prefix,
+    mark_spans,
     merge_texts,
-    restore_parts,
-    restore_text,
+    restore_spans,
 )
-from bytenmt.translation.line_batch import PLACEMENT, LineBatch, split_line
+from bytenmt.translation.line_batch import PLACEMENT, LineBatch
 from bytenmt.translation.settings import Settings
 from bytenmt.translation.translator import Translator
 
@@ -49,6 +52,11 @@ PIECES = st.sampled_from(
 )
 
 
+def restored(data: bytes, spans: Sequence[KeptSpan]) -> str:
+    """A translation with the texts of its kept spans."""
+    return encode_parts(restore_spans(data, spans)).decode()
+
+
 def shown(data: bytes) -> str:
     """A text with the numbers of its sentinels in brackets."""
     for number in range(8):
@@ -62,9 +70,9 @@ def test_what_is_marked_comes_back(
 ) -> None:
     """Chunks have up to eight sentinels, numbered in their order, and pairs in their order; where
     each is written where it was, texts and codes are those of the line."""
-    chunks = split_line(parts, limit, KeepSpec(), languages)
+    chunks = split_line(mark_spans(parts, KeepSpec()), limit, languages)
     back = [
-        [*restore_parts(chunk.source, chunk.spans), chunk.separator.decode()] for chunk in chunks
+        [*restore_spans(chunk.source, chunk.spans), chunk.separator.decode()] for chunk in chunks
     ]
     assert merge_texts(part for some in back for part in some) == merge_texts(parts)
     for chunk, some in zip(chunks, back, strict=True):
@@ -75,7 +83,7 @@ def test_what_is_marked_comes_back(
         assert all(0 <= first < second < len(chunk.spans) for first, second in chunk.pairs)
         assert len(chunk.source) <= limit or len(chunk.source) <= 4
         own = "".join(part if isinstance(part, str) else part.text for part in some[:-1])
-        assert chunk.text.decode() == restore_text(chunk.source, chunk.spans).decode() == own
+        assert chunk.text.decode() == restored(chunk.source, chunk.spans) == own
 
 
 @pytest.mark.parametrize(
@@ -99,18 +107,17 @@ def test_what_is_marked_comes_back(
 def test_marked_texts(
     parts: list[TextOrCode], source: str, pairs: tuple[tuple[int, int], ...]
 ) -> None:
-    (chunk,) = split_line(parts, 1000, KeepSpec())
+    (chunk,) = split_line(mark_spans(parts, KeepSpec()), 1000)
     assert (shown(chunk.source), chunk.pairs) == (source, pairs)
 
 
 def test_a_ninth_span_begins_a_chunk() -> None:
     line = "one " + " two ".join(f"{{{k}}}" for k in range(9)) + " <b>x</b>"
-    first, second = split_line(line.encode(), 1000, KeepSpec())
+    first, second = split_line(mark_spans(line.encode(), KeepSpec()), 1000)
     assert shown(first.source).endswith("two [7] two") and shown(second.source) == "[0] [1]x[2]"
     assert second.pairs == ((1, 2),) and first.separator == b" "
-    first, second = split_line(
-        "a".join(["<b>"] + ["{x}"] * 7 + ["</b>"]).encode(), 1000, KeepSpec()
-    )
+    line = "a".join(["<b>"] + ["{x}"] * 7 + ["</b>"])
+    first, second = split_line(mark_spans(line.encode(), KeepSpec()), 1000)
     assert (shown(first.source)[-6:], shown(second.source)) == (
         "a[7]a",
         "[0]",
@@ -149,8 +156,8 @@ TERMS = Glossary(Term(*row.split("=")) for row in TABLE.split("|"))
 def test_terms(line: str, expected: str) -> None:
     """The longest at each place, in the forms that glossary.ENDINGS names; where each stands where
     it was."""
-    (chunk,) = split_line(line.encode(), 1000, KeepSpec(glossary=TERMS))
-    assert restore_text(chunk.source, chunk.spans).decode() == expected
+    (chunk,) = split_line(mark_spans(line.encode(), KeepSpec(glossary=TERMS)), 1000)
+    assert restored(chunk.source, chunk.spans) == expected
     assert chunk.text.decode() == line
 
 
@@ -242,7 +249,7 @@ def test_a_prefix_has_what_it_has() -> None:
         ("der Dienst", "der Dienst"),  # which the term would become "dienst" there
     ):
         assert shown(mark_prefix(prefix.encode(), spans)) == expected
-        assert restore_text(mark_prefix(prefix.encode(), spans), spans).decode() == prefix
+        assert restored(mark_prefix(prefix.encode(), spans), spans) == prefix
     one = made_up_translator(keep="placeholders", prefix="Zu {x}: ")
     assert one.translate("a {y} {x}") == "Zu {x}: A {y} {x}0"  # this engine writes all again
     (request,) = one.batch([b"a {y} {x}"]).requests
@@ -259,6 +266,17 @@ def test_what_the_model_would_have_left_out_is_flagged() -> None:
         (request,) = batch.requests
         batch.add(request, [Hypothesis(request.source or b"", -2.0, -1.0, is_past_end=True)])
         assert batch.results()[0].best.flags == flags
+
+
+def test_a_line_has_the_flags_of_its_chunks() -> None:
+    """A chunk that was translated past its end flags the line; the others keep no flag."""
+    batch = LineBatch([b"One. {x} two."], Settings(keep=KeepSpec(), languages=("en",)))
+    for request in batch.requests:
+        is_past_end = b"two" in (request.source or b"")
+        batch.add(request, [Hypothesis(request.source or b"", -2.0, -1.0, is_past_end=is_past_end)])
+    (result,) = batch.results()
+    assert [best.flags for (best,) in result.chunk_hypotheses] == [(), (PLACEMENT,)]
+    assert result.best.flags == (PLACEMENT,) and result.best.text == b"One. {x} two."
 
 
 # ---- models
@@ -278,9 +296,8 @@ def test_models_without_sentinels_refuse_to_keep(tmp_path: Path) -> None:
         assert Translator.load(taught, engine="torch", **wish).settings.keep is not None
     for nothing in ({}, {"keep": "none"}, {"keep": ""}, {"keep_pattern": []}):
         assert Translator.load(plain, engine="torch", **nothing).settings.keep is None
-    (none,) = split_line(
-        b"<b> {x}", 99, Translator.load(taught, engine="torch", keep="none").settings.keep
-    )
+    keep = Translator.load(taught, engine="torch", keep="none").settings.keep
+    (none,) = split_line(mark_spans(b"<b> {x}", keep), 99)
     assert none.source == b"<b> {x}"
 
 

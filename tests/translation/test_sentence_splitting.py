@@ -12,7 +12,8 @@ from bytenmt.checkpoints.facts import Facts
 from bytenmt.data.sentences import languages_of_files, sentence_ends
 from bytenmt.decoding.interface import Hypothesis, Request
 from bytenmt.decoding.loading import LoadedRun, Runtime, runtime_from_models
-from bytenmt.translation.line_batch import Chunk, join_hypotheses
+from bytenmt.translation.chunks import Chunk
+from bytenmt.translation.line_batch import RestoredChunk, join_chunks
 from bytenmt.translation.translator import sentence_languages
 
 EN = ("en",)
@@ -99,10 +100,11 @@ def test_n_best_join_those_of_equal_rank() -> None:
     of_chunks = [
         [Hypothesis(b"%c" % byte, -1.0, -1.0) for byte in texts] for texts in (b"-", b"abc", b"AB")
     ]
-    joined = join_hypotheses(chunks, of_chunks, 0.5)
+    line = [RestoredChunk(*pair, []) for pair in zip(chunks, of_chunks, strict=True)]
+    joined = join_chunks(line, 0.5).hypotheses
     assert [one.text for one in joined] == [b"- a  A ", b"- b  B ", b"- c  B "]
     assert joined[0].log_probability == -3.0 and joined[0].score == -3.0 / 8**0.5
-    assert join_hypotheses(chunks[2:], of_chunks[2:], 1.0)[1] == Hypothesis(b"B ", -1.0, -1.0)
+    assert join_chunks(line[2:], 1.0).hypotheses[1] == Hypothesis(b"B ", -1.0, -1.0)
 
 
 def runtime(**facts: Any) -> Runtime:

@@ -14,11 +14,11 @@ from made_up_engine import made_up_translator as made_up
 from made_up_engine import small_translator as make
 
 from bytenmt.architectures.registry import ARCHITECTURES
-from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.interface import Hypothesis, Request, SearchOptions
 from bytenmt.decoding.loading import runtime_from_models
 from bytenmt.errors import ConfigError, DataError, SettingError
+from bytenmt.translation.chunks import cut_text
 from bytenmt.translation.glossary import Glossary, Term
-from bytenmt.translation.line_batch import cut_text
 from bytenmt.translation.translator import Translator
 
 CPU = torch.device("cpu")
@@ -165,7 +165,7 @@ def test_an_engine_is_used_again_unless_it_was_broken_off() -> None:
     made: list[MadeUpEngine] = []
 
     def engine(capacity: int) -> MadeUpEngine:
-        made.append(MadeUpEngine(capacity, Options(), []))
+        made.append(MadeUpEngine(capacity, SearchOptions(), []))
         return made[-1]
 
     translator = Translator(engine)
@@ -218,7 +218,7 @@ def test_runs_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (both.settings.max_source_bytes, both.settings.prefix, both.options) == (
         30,
         "é".encode(),
-        Options(beam=2, n_best=2),
+        SearchOptions(beam=2, n_best=2),
     )
     models = [small_model("luong").float(), small_model("bytenet", 1).float()]
     expected = Translator.from_runtime(

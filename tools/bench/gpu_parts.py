@@ -32,7 +32,7 @@ from bytenmt.data.batches import Batch, assemble
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.pair_files import PairFiles
 from bytenmt.decoding.engine import Engine
-from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.interface import Request, SearchOptions
 from bytenmt.decoding.pytorch.cuda_graph import Capture, CudaCapture, CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.pytorch.reader import TorchReader
@@ -180,9 +180,9 @@ def check_architecture(work: Work, config: Config, batch: Batch) -> None:
     counts = Counter[str]()
     capture = counting_capture(None if work.dry else CudaCapture(work.device), counts)
     engines: dict[str, Engine] = {
-        "the CPU": TorchEngine([here.model.eval()], Options(), 4, CPU),
-        "PyTorch": TorchEngine([there.model.eval()], Options(), 4, work.device),
-        "CUDA graph": CudaGraphEngine([there.model], Options(), 4, work.device, capture),
+        "the CPU": TorchEngine([here.model.eval()], SearchOptions(), 4, CPU),
+        "PyTorch": TorchEngine([there.model.eval()], SearchOptions(), 4, work.device),
+        "CUDA graph": CudaGraphEngine([there.model], SearchOptions(), 4, work.device, capture),
     }
     requests = [Request(source, 24) for source in sources[:4]]
     found = {

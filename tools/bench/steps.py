@@ -20,7 +20,7 @@ from bytenmt.config.schema import Config, load_config
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.packing import PackedModel, pack_model
 from bytenmt.decoding.engine import Engine
-from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.interface import Request, SearchOptions
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.program.instructions import Field, Op
@@ -89,7 +89,7 @@ def endless_model(arch: str, preset: str, *settings: str) -> EndlessModel:
 
 def make_engine(case: Case, device: torch.device) -> Engine:
     """Build the engine of a case. Raises ValueError for a precision that it does not support."""
-    options = Options(beam=case.beam)
+    options = SearchOptions(beam=case.beam)
     one = endless_model(case.arch, case.preset, *case.settings)
     if case.engine == "numba":
         return NumbaEngine([one.pack_weights(case.precision)], options, case.batch, case.threads)

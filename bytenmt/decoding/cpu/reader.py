@@ -13,7 +13,7 @@ from functools import partial
 from bytenmt.decoding.cpu.packing import PackedModel
 from bytenmt.decoding.cpu.session import ModelSession
 from bytenmt.decoding.cpu.thread_team import ThreadTeam
-from bytenmt.decoding.interface import Options
+from bytenmt.decoding.interface import SearchOptions
 from bytenmt.decoding.reading import Reading, Weights
 from bytenmt.decoding.search.state import FREE, RUNNING, ForcedText, SearchParams, SearchState
 from bytenmt.ngram_hash import START
@@ -46,7 +46,7 @@ class _TextBatch:
         self._models = [
             ModelSession(model, n_slots, 1, team.max_threads, n_columns) for model in packed
         ]
-        self._params, self._team = SearchParams.from_options(Options()), team
+        self._params, self._team = SearchParams.from_options(SearchOptions()), team
         self._search = self._allocate(0, 0)
 
     def start_texts(self, sources: Sequence[bytes | None]) -> None:

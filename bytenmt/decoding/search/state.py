@@ -17,7 +17,7 @@ from bytenmt.ngram_hash import START
 from bytenmt.utf8 import ACCEPT, BOS, N_IDS, UTF8_NEXT, allowed_bytes
 
 if TYPE_CHECKING:
-    from bytenmt.decoding.interface import Options, Request
+    from bytenmt.decoding.interface import Request, SearchOptions
 
 Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
@@ -27,7 +27,7 @@ FREE, RUNNING, DONE = 0, 1, 2  # states of a slot
 
 
 class SearchParams(NamedTuple):
-    """The options of a search (see interface.Options) and tables of UTF-8, as a record for compiled
+    """The options of a search (see interface.SearchOptions) and tables of UTF-8, as a record for compiled
     code.
 
     ngram: size of the n-grams that may not be repeated, 0 for no blocking. utf8_allowed (5, 10,
@@ -47,7 +47,7 @@ class SearchParams(NamedTuple):
     utf8_next: Bytes
 
     @staticmethod
-    def from_options(options: Options) -> SearchParams:
+    def from_options(options: SearchOptions) -> SearchParams:
         """Return the record of these options."""
         return SearchParams(
             options.beam,
