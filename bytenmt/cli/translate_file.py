@@ -62,12 +62,10 @@ def translate_file(
 ) -> None:
     """Translate the document IN and write it to OUT.
 
-    Formats: TMX, XLIFF 1.2 and 2, PO, SRT, WebVTT, HTML, Markdown, JSON, ARB, YAML, Fluent,
-    .properties, DTD, .ini, .strings, Android's strings.xml, .docx, CSV, TSV and plain text. Only
-    text is replaced. Inline codes, placeholders, tags, URLs and the like are kept, see --keep.
-    Existing translations stay; doubtful new ones are marked for review. OUT appears when it is
-    complete. - is stdin or stdout; stdin needs --format. This needs pip install
-    'bytenmt[documents]'.
+    --format lists the formats. Only text is replaced. Inline codes, placeholders, tags, URLs and
+    the like are kept, see --keep. Existing translations stay; doubtful new ones are marked for
+    review. OUT appears when it is complete. - is stdin or stdout; stdin needs --format. This needs
+    pip install 'bytenmt[documents]'.
     """
     from bytenmt.cli import inputs
     from bytenmt.data.text_file import read_bytes
@@ -81,9 +79,8 @@ def translate_file(
     input, output = map(stream_of, files)
     checked = inputs.check_settings(settings)
     source = input or Path("standard input")  # for messages
-    reading = ReadOptions(
-        how.format or formats.format_of(source), how.languages, how.column, how.to_column
-    )
+    record = FORMATS[how.format] if how.format else formats.format_of(source)
+    reading = ReadOptions(record.name, how.languages, how.column, how.to_column)
     check_output(output, input)
     if input is None:
         data = standard_input().read()
@@ -96,8 +93,8 @@ def translate_file(
     languages = agreed_languages(how.languages, runs[0], corpora, CONSOLE.warn)
     if languages and not (how.overwrite and how.pair):
         allowed = [primary(languages.target)]
-        is_template = reading.format == "po" and not any(unit.target for unit in document.units)
-        if how.pair and is_template:  # which may name the language of its source
+        is_untranslated = not any(unit.target for unit in document.units)
+        if how.pair and record.may_declare_source and is_untranslated:
             allowed.append(primary(languages.source))
         for code in document.targets:
             if code and primary(code) not in allowed:

@@ -17,7 +17,15 @@ from typing import Any
 import srt
 import webvtt
 
-from bytenmt.documents.unit import CodedText, Document, EditedText, ReadOptions, Unit, split_codes
+from bytenmt.documents.unit import (
+    CodedText,
+    Document,
+    EditedText,
+    ReadOptions,
+    Unit,
+    map_strings,
+    split_codes,
+)
 from bytenmt.errors import DataError
 from bytenmt.sentinels import Code
 
@@ -58,23 +66,25 @@ def read_vtt(data: bytes, _: ReadOptions) -> Document:
 
 
 def _cue_units(cue: Any, attribute: str, text: str, name: str) -> Iterator[Unit]:
-    """Yield the units of a cue: one, or one for each line if speakers take turns. attribute: of its
-    text."""
-    is_vtt = attribute == "text"  # as webvtt names it; srt says "content"
-    has_turns = any(map(DASH.match, text.split("\n")))
-    lines = text.split("\n") if has_turns else [text.replace("\n", " ")]
-    for number, line in enumerate(lines):
-        dash = DASH.match(line) if has_turns else None
-        text_start = dash.end() if dash else 0
-        source = split_codes(line[text_start:], TAG)
-        if is_vtt:
-            source = tuple(unescape(part) if isinstance(part, str) else part for part in source)
+    """Yield the units of a cue: one, or one for each line if speakers take turns.
 
-        def write(
-            parts: CodedText, _: bool, number: int = number, text_start: int = text_start
-        ) -> None:
+    attribute: the one of its text.
+    """
+    is_vtt = attribute == "text"  # as webvtt names it; srt says "content"
+    lines = text.split("\n")
+    has_turns = any(map(DASH.match, lines))
+    if not has_turns:
+        lines = [" ".join(lines)]
+    for number, line in enumerate(lines):
+        dash = DASH.match(line)
+        head = dash[0] if has_turns and dash else ""
+        source = split_codes(line.removeprefix(head), TAG)
+        if is_vtt:
+            source = map_strings(unescape, source)
+
+        def write(parts: CodedText, _: bool, number: int = number, head: str = head) -> None:
             made = "".join(_to_markup(part, is_vtt) for part in parts)
-            lines[number] = lines[number][:text_start] + made
+            lines[number] = head + made
             broken = lines if has_turns else break_lines(made, text.count("\n") + 1)
             setattr(cue, attribute, "\n".join(broken).replace("\0", " "))
 
@@ -82,8 +92,10 @@ def _cue_units(cue: Any, attribute: str, text: str, name: str) -> Iterator[Unit]
 
 
 def _to_markup(part: str | Code, is_vtt: bool) -> str:
-    """Return a part for the file; a code with zero bytes for its spaces, at which it may not be
-    broken."""
+    """Return a part for the file.
+
+    A code has zero bytes for its spaces, at which a line may not be broken.
+    """
     if isinstance(part, Code):
         return part.text.replace(" ", "\0")
     if is_vtt:
@@ -101,4 +113,6 @@ def break_lines(text: str, n: int) -> list[str]:
     wrap = partial(textwrap.wrap, text, break_long_words=False, break_on_hyphens=False)
     while len(lines := wrap(width)) > n:
         width += 1
-    return [text] if any(TIME.match(line) or DASH.match(line) for line in lines[1:]) else lines
+    if any(TIME.match(line) or DASH.match(line) for line in lines[1:]):
+        return [text]
+    return lines

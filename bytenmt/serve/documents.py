@@ -30,12 +30,11 @@ MEMORY_BYTES = 1_000_000_000  # of a child, besides what it begins with
 XML_NO_MEMORY = 2  # libxml2's code of an error, for which lxml has no words
 N_CHILDREN = max(2, min(4, os.cpu_count() or 1))
 NICENESS = 10  # the threads that decode and the event loop come first
-TABLE_FORMATS = ("csv", "tsv")  # they need to be told a column
 SUFFIXES = sorted(
-    s
-    for name, (_, suffixes) in formats.FORMATS.items()
-    if name not in TABLE_FORMATS
-    for s in suffixes
+    suffix
+    for record in formats.FORMATS.values()
+    if not record.needs_column
+    for suffix in record.suffixes
 )
 
 
@@ -52,7 +51,7 @@ class DocumentSource(NamedTuple):
         Raises BytenmtError, whose message leaves out the file's name.
         """
         path = Path(self.name)
-        options = ReadOptions(formats.format_of(path), self.pair)
+        options = ReadOptions(formats.format_of(path).name, self.pair)
         return formats.read(self.data, options, f"the file{path.suffix}")
 
 

@@ -5,8 +5,10 @@ import re
 
 import pytest
 
-from bytenmt.documents.lines import UnitLine, has_words, keeps_codes, nest_pairs, split_unit
+from bytenmt.documents.codes import keeps_codes, nest_pairs
+from bytenmt.documents.lines import UnitLine, split_unit
 from bytenmt.documents.unit import CodedText, merge_strings, split_codes, to_markup
+from bytenmt.documents.words import has_words
 from bytenmt.sentinels import Code
 from bytenmt.translation.chunks import split_line
 from bytenmt.translation.confidence import UNSURE
@@ -50,12 +52,12 @@ COPIED = (
     "Ctrl+C", "README.md",
     "__name__", "[name]", "[[name]]", "<%= name %>", "*|NAME|*", "##name##", ":name",  # 12
     "@:key",
-    '$t(key, {"count": {{n}} })', "`option`", "--help", "-o FILE", "%H:%M", "%Y-%m-%d", "<b>{x}</b>",
-    "\u20ac", "GitHub", "af, csb, de-AT, fr, zh-Hans",
+    '$t(key, {"count": {{n}} })', "`option`", "--help", "-o FILE", "%H:%M", "%Y-%m-%d",
+    "<b>{x}</b>", "\u20ac", "GitHub", "af, csb, de-AT, fr, zh-Hans",
 )  # fmt: skip
 TRANSLATED = (
-    "%s a", "2nd", "A4 page", "e.g.", "Done.", "True", "it is true", "a #fff wall", "ready...", "#red",
-    "red, yes, no", "StudentInnen",
+    "%s a", "2nd", "A4 page", "e.g.", "Done.", "True", "it is true", "a #fff wall", "ready...",
+    "#red", "red, yes, no", "StudentInnen",
 )  # fmt: skip
 PIECES = {
     # 13: plural forms
