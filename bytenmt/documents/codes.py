@@ -10,7 +10,14 @@ from bytenmt.documents.words import ICU_FORMS, has_words
 from bytenmt.sentinels import Code, find_spans, match_pairs
 from bytenmt.translation.confidence import NO_TEXT
 
-IN_TEXT = -2  # Code.pair of a span of a string that split_spans makes a code
+# Values of Code.pair: of a code that stands alone, and of a part of a string that is made a code.
+ALONE = -1
+IN_TEXT = -2
+
+
+def is_in_text(part: str | Code) -> bool:
+    """Return whether a part is a code made of a part of a string."""
+    return isinstance(part, Code) and part.pair == IN_TEXT
 
 
 def pair_partners(parts: Sequence[str | Code]) -> dict[int, int]:
@@ -145,6 +152,11 @@ class _NestedText:
         stripped = text
         if is_after_opening or self.parts[-1:] == [" "]:  # no second space behind a moved one
             stripped = text.lstrip()
-        if is_after_opening:
+        if is_after_opening and not self._ends_with_space(first_opening):
             self.parts.insert(first_opening, text[: len(text) - len(stripped)])
         self.parts.append(stripped)
+
+    def _ends_with_space(self, end: int) -> bool:
+        """Return whether the parts up to an index end with white space."""
+        last = self.parts[end - 1] if end else ""
+        return isinstance(last, str) and last[-1:].isspace()

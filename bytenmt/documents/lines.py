@@ -13,20 +13,37 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from bytenmt.documents.codes import codes_of, pair_partners
+from bytenmt.documents.codes import ALONE, IN_TEXT, codes_of, is_in_text, pair_partners
 from bytenmt.documents.unit import CodedText, merge_strings, split_codes, to_markup
 from bytenmt.documents.words import NAME, has_words, is_icu_message
-from bytenmt.sentinels import Code
+from bytenmt.sentinels import Code, find_spans
 
-SEPARATOR = re.compile(r"(\r\n|[\n\r\t]|[ ]+\|[ ]+|[ ]{2,})")
+# Symbols such as notes, arrows, bullets and pictograms; of the latter, those of people and faces.
+SYMBOLS = r"\u2022\u2190-\u2bff\U0001f000-\U0001faff\ufe0f\u200d"
+FACES = r"\U0001f600-\U0001f64f\U0001f910-\U0001f92f\U0001f970-\U0001f97a"
+# Line ends, tabs, bars and gaps; and pictograms between two sentences.
+SEPARATOR = re.compile(
+    r"(\r\n|[\n\r\t]|[ ]+\|[ ]+|[ ]{2,}"
+    rf"|(?<=[.!?\u2026])[ ]?[{SYMBOLS}]+[ ]?(?=[A-Z])|[ ]?[{FACES}]+[ ]?(?=[A-Z]))"
+)
 OPTION = re.compile(r"-[-\w].*|[!-`{-~ ]+")  # what stands in the first column of an option table
-# White space and symbols such as notes, arrows, bullets and pictograms at the ends of a line.
-START = re.compile(r"[\s\u2022\u2190-\u2bff\U0001f000-\U0001faff\ufe0f]*+")
-END = re.compile(f"(?<!{START.pattern[:-2]}){START.pattern}$")
-# Ends that a translation must have if its source has them; the two forms of a line are equivalent.
-ENDS = ((":", "\uff1a"), ("\u2026", "..."), ("?", "\uff1f"), ("!", "\uff01"))
-FINAL_PERIOD = re.compile(r"(?<!\.)\.$")  # not that of an ellipsis
-PERIOD = re.compile(r"[.!]+((?:</\w+>)*+)[.!]*\s*$")  # at the end, or one in and one behind tags
+# What may stand before and behind a line, which is copied; a time such as [10:30] only before it.
+TIME = r"[\[(]\d{1,2}:\d{2}(?::\d{2})?(?:[.,]\d{1,3})?[\])](?!\s*[a-z])"
+START = re.compile(rf"(?:[\s{SYMBOLS}]|{TIME})*+")
+END = re.compile(rf"(?<![\s{SYMBOLS}])[\s{SYMBOLS}]*+$")
+# A whole line in brackets: (optional), [door slams].
+BRACKETED = re.compile(r"([(\[])([^()\[\]]{2,})([)\]])")
+# What joins codes that are kept as one: <kbd>Ctrl</kbd> + <kbd>C</kbd>.
+JOINER = re.compile(r"\s?[-+/>\u2192]\s?")
+# Signs at the end that a translation must have if its source has them, and others that it may not
+# have in their place.
+FINAL_SIGNS = re.compile(r"[.:!?\u2026\u3002\uff01\uff1a\uff1f]+$")
+REPLACED_SIGNS = re.compile(r"[\s.,:;!?\u2026\u3002\uff01\uff1a\uff1f]*$")
+CLOSING_TAG = re.compile(r"(</\w+>)")
+# Forms of the same sign.
+SAME_SIGNS = str.maketrans(
+    {"\u2026": "...", "\u3002": ".", "\uff01": "!", "\uff1a": ":", "\uff1f": "?"}
+)
 # The mark before the letter of a keyboard shortcut: &File, _Open, and inside a word as in E&xit or
 # E_xit.
 SHORTCUT = re.compile(
@@ -66,29 +83,61 @@ class UnitLine:
 
 
 def _restore_end(source: str, parts: list[str | Code]) -> None:
-    """Give a translation the final sign of its source.
+    """Give a translation the final signs of its source, once and behind all closing codes.
 
-    One of ENDS is added if the translation lacks it. Where both end with a period, or the
-    translation with an exclamation mark instead, it gets one period, behind all codes.
+    The form of the translation stays if it is the same sign, such as a wide colon. If the source
+    ends with a period, a translation without one stays, too.
     """
-    text = to_markup(parts).rstrip()
-    for signs in ENDS:
-        if source.endswith(signs) and not text.endswith(signs):
-            if isinstance(parts[-1], str):
-                parts[-1] = parts[-1].rstrip(" .,;:!\u3002")
-            parts.append(next(sign for sign in signs if source.endswith(sign)))
-    if not FINAL_PERIOD.search(source) or not text.endswith((".", "!")):
+    wanted = _final_part(FINAL_SIGNS, source)
+    if not wanted:
         return
-    for index in reversed(range(len(parts))):
-        part = parts[index]
+    stripped = _split_closing_tags(parts)
+    removed = ""
+    is_inside = False  # whether a closing code stands behind the sign
+    for index in reversed(range(len(stripped))):
+        part = stripped[index]
         if isinstance(part, str):
-            part = PERIOD.sub(r"\1", part)
-            parts[index] = part
-            if part:
+            end = _final_part(REPLACED_SIGNS, part)
+            stripped[index] = part.removesuffix(end)
+            removed = end + removed
+            if stripped[index]:
                 break
-        elif part.opens or part.pair < 0:
+        elif part.opens or part.pair == ALONE:
             break
-    parts.append(".")
+        else:
+            is_inside = is_inside or not removed.strip()
+    signs = "".join(removed.split()).strip(",;")
+    if wanted == "." and not signs.startswith((".", "!")):
+        return
+    if signs.translate(SAME_SIGNS) != wanted.translate(SAME_SIGNS):
+        signs = wanted
+    elif not is_inside:
+        return
+    parts[:] = [to_markup([part]) if is_in_text(part) else part for part in stripped]
+    parts.append(signs)
+
+
+def _split_closing_tags(parts: Sequence[str | Code]) -> list[str | Code]:
+    """Return parts in which closing tags that a string has are codes."""
+    pieces = list[str | Code]()
+    for part in parts:
+        if isinstance(part, Code):
+            pieces.append(part)
+            continue
+        text, *others = CLOSING_TAG.split(part)
+        pieces.append(text)
+        for tag, following in zip(others[::2], others[1::2], strict=True):
+            pieces += [Code(tag, IN_TEXT), following]
+    return pieces
+
+
+def _final_part(pattern: re.Pattern[str], text: str) -> str:
+    """Return what a pattern finds at the end of a text, but for kept spans, such as :name:."""
+    match = pattern.search(text)
+    if match is None or match.start() == len(text):
+        return ""
+    spans = find_spans(text)
+    return text[max([match.start(), *(span.end for span in spans)]) :]
 
 
 def split_unit(source: CodedText) -> list[UnitLine | CodedText]:
@@ -155,6 +204,11 @@ def _split_surroundings(text: CodedText) -> tuple[CodedText, CodedText, CodedTex
     if core and isinstance(last := core[-1], str):
         core[-1] = END.sub("", last)
         behind.insert(0, last[len(core[-1]) :])
+    brackets = BRACKETED.fullmatch(to_markup(core))
+    if brackets is not None and len(core) == 1 and has_words(core):
+        before.append(brackets[1])
+        core = [brackets[2]]
+        behind.insert(0, brackets[3])
     return merge_strings(before), merge_strings(core), merge_strings(behind)
 
 
@@ -178,34 +232,50 @@ def split_shortcut(core: CodedText) -> tuple[CodedText, str]:
 def _make_line(core: CodedText, shortcut: str) -> UnitLine:
     """Return a line, whose codes are <1>, </1>, <2/> and so on.
 
-    A pair around kept text alone is one code. Names of products are codes, too.
+    A pair around kept text alone is one code. Names of products are codes as well.
     """
     parts = list[str | Code]()
     codes = dict[Code, CodedText]()
     number_of_pair = dict[int, int]()
     partners = pair_partners(core)
-    end = -1  # the last index that the code before covers
-    for index, part in enumerate(core):
-        if index <= end:
-            continue
+    index = 0
+    while index < len(core):
+        part = core[index]
+        end = _kept_end(core, partners, index)
+        number = len(codes) + 1
         if isinstance(part, str):
             pieces = split_codes(part, NAME)
             parts += pieces
             codes |= {code: (code.text,) for code in codes_of(pieces)}
-            continue
-        closing = partners.get(index, index)
-        number = len(codes) + 1
-        if closing > index and not has_words(core[index:closing]):
-            end = closing
-        if end > index or closing == index:
-            code = Code(f"<{number}/>")
+        elif end > index:
+            parts.append(Code(f"<{number}/>"))
+            codes[Code(f"<{number}/>")] = core[index:end]
         else:
             number = number_of_pair.setdefault(part.pair, number)
             markup = f"<{number}>" if part.opens else f"</{number}>"
-            code = Code(markup, number, part.opens)
-        parts.append(code)
-        codes[code] = core[index : max(index, end) + 1]
+            parts.append(Code(markup, number, part.opens))
+            codes[Code(markup, number, part.opens)] = (part,)
+        index = max(end, index + 1)
     return UnitLine(merge_strings(parts), codes, shortcut)
+
+
+def _kept_end(core: CodedText, partners: dict[int, int], index: int) -> int:
+    """Return the end of the codes at an index that are kept as one, or the index itself.
+
+    A code that stands alone is kept, and a pair around kept text alone, also several of them that
+    are joined, such as keys that are pressed together.
+    """
+    closing = partners.get(index, index)
+    if isinstance(core[index], str) or closing < index:
+        return index
+    if closing > index and has_words(core[index:closing]):
+        return index
+    joiner = closing + 1
+    if joiner + 1 < len(core) and isinstance(text := core[joiner], str) and JOINER.fullmatch(text):
+        following = _kept_end(core, partners, joiner + 1)
+        if following > joiner + 1:
+            return following
+    return closing + 1
 
 
 def _set_shortcut(text: str, mark: str, letter: str) -> str:

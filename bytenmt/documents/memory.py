@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bytenmt.documents import formats
-from bytenmt.documents.codes import IN_TEXT, codes_of, split_spans
+from bytenmt.documents.codes import codes_of, is_in_text, split_spans
 from bytenmt.documents.formats import UnitPair
 from bytenmt.documents.unit import CodedText, Context, merge_strings, to_markup
 from bytenmt.errors import DataError
@@ -75,8 +75,7 @@ class TranslationMemory:
         for part in target:
             if isinstance(part, Code) and replacements.get(part.text):
                 part = replacements[part.text].pop(0)
-            is_in_text = isinstance(part, Code) and part.pair == IN_TEXT
-            parts.append(to_markup([part]) if is_in_text else part)
+            parts.append(to_markup([part]) if is_in_text(part) else part)
         return merge_strings(parts)
 
 

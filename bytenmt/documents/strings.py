@@ -162,7 +162,8 @@ def read_apple(data: bytes, _: ReadOptions) -> Document:
         if entry[2]:  # a key without a value is its own value
             units.append(_apple_unit(file, entry))
         position = entry.end()
-    position += len(re.match(APPLE_SPACE, file.text[position:], re.DOTALL)[0])  # type: ignore[index]
+    if space := re.match(APPLE_SPACE, file.text[position:], re.DOTALL):
+        position += space.end()
     if position < len(file.text):
         raise DataError(f'{file.line(position)}: expected "key" = "value";')
     return Document(units, file.dump)
