@@ -88,7 +88,7 @@ def test_it_ends_when_it_has_answered(is_forced: bool, caplog: pytest.LogCapture
     gate.open.set()
     assert [b" 503 " in one for one in answers] == [is_forced, False]
     assert all(
-        (b'{"error":"the server is about to end"}' if is_forced else b"A0") in one
+        (b'{"error":"the server is shutting down"}' if is_forced else b"A0") in one
         for one in answers
     )
     assert (b"event: error" in answers[1]) == is_forced and "Exception" not in caplog.text
