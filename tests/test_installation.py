@@ -54,7 +54,9 @@ def test_the_folder_of_a_clone_is_not_taken_for_the_package(tmp_path: Path) -> N
 PACKAGE = Path(bytenmt.__file__).parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 SETUPTOOLS = PROJECT["tool"]["setuptools"]
-IMPORTED = re.compile(r"^ *(?:import|from) (\w+)(?:[\w.]*)(?: import .*| as \w+)?$", re.MULTILINE)
+IMPORTED = re.compile(
+    r"^ *(?:import|from) ([A-Za-z_]\w*)(?:[\w.]*)(?: import .*| as \w+)?$", re.MULTILINE
+)
 
 
 def test_every_folder_is_installed() -> None:

@@ -17,7 +17,7 @@ from bytenmt.translation.translator import Translator
 SHARES = (0.0, 0.05, 0.1, 0.2)  # of the source's characters that are disturbed
 NOISE_SEED = 1
 BATCHES = (1, 32)  # sentences side by side
-N_TIMED = 64  # lines
+N_TIMED_LINES = 64  # lines
 
 
 class Speed(NamedTuple):
@@ -71,7 +71,7 @@ def measure_speeds(translator: Translator, sources: Sequence[bytes]) -> tuple[Sp
 def _speed(translator: Translator, sources: Sequence[bytes], batch: int) -> float:
     """Return bytes of translation per second for the first lines, translated in one piece."""
     lines = [line for line in sources if 0 < len(line) <= translator.settings.max_source_bytes][
-        :N_TIMED
+        :N_TIMED_LINES
     ]
     limits = translator.settings
     engine = translator.make_engine(batch)

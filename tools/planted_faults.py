@@ -44,7 +44,7 @@ TEXTS = {
     "uistrings": "uistrings-eng-deu/test",
     "multi30k": "multi30k/test_2016_flickr",
 }
-FOREIGN = "multi30k/test_2016_flickr.fr"
+FOREIGN_TEXT = "multi30k/test_2016_flickr.fr"
 INTACT = "intact"
 NO_WORDS = ("", "–", "...", "***", "?!", "-->")
 LN2 = 0.6931471805599453
@@ -160,7 +160,7 @@ def main() -> None:
     args = parser.parse_args()
     try:
         judge = Judge.from_runtime(load_runs(args.run, EngineSpec("numba", "cpu", AUTO, 1)))
-        foreign = [line.decode() for line in TextFile.open(args.corpora / FOREIGN)]
+        foreign = [line.decode() for line in TextFile.open(args.corpora / FOREIGN_TEXT)]
         found: dict[str, dict[str, Count]] = {}
         for name in TEXTS:
             pairs = read_pairs(args.corpora, name, args.direction, args.lines)

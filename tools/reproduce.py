@@ -45,7 +45,7 @@ from tools.results.scoring import PROGRAM, score_row
 from tools.results.tables import draw, table
 
 TOOLS = Path(__file__).resolve().parent
-PATIENCE = 120  # seconds that an interrupted training may take to save its checkpoint
+PATIENCE_SECONDS = 120  # seconds that an interrupted training may take to save its checkpoint
 
 
 class TrainingStopped(Exception):
@@ -164,7 +164,7 @@ def _run_program(words: Sequence[str], what: str, until: float) -> None:
         child.wait(None if math.isinf(until) else max(0.0, until - time.monotonic()))
     except (subprocess.TimeoutExpired, KeyboardInterrupt):
         child.send_signal(signal.SIGINT)
-        child.wait(PATIENCE)
+        child.wait(PATIENCE_SECONDS)
         raise TrainingStopped from None
     if child.returncode:
         raise RuntimeError(f"{what} ended with {child.returncode}")

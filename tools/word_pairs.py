@@ -19,6 +19,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain, count
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -32,11 +33,11 @@ from bytenmt.data.pair_files import PairFiles
 from bytenmt.errors import BytenmtError
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
-SHORTEST_WORD = 2  # letters
+MIN_WORD_LETTERS = 2  # letters
 MIN_PROBABILITY = 0.3  # of a translation in both directions
 MIN_LINE_PAIRS = 4  # with both words
 N_ITERATIONS = 5
-MOST_WORDS = 40  # longer lines are skipped: they say little about which word translates which
+MAX_LINE_WORDS = 40  # longer lines are skipped: they say little about which word translates which
 
 Ids = npt.NDArray[np.int64]
 
@@ -58,14 +59,13 @@ def word_pairs(sources: Sequence[str], targets: Sequence[str]) -> list[tuple[str
     Raises BytenmtError.
     """
     sides = split_words(sources), split_words(targets)
-    vocabularies = [sorted({word for words in side for word in words}) for side in sides]
-    ids = [{word: i for i, word in enumerate(vocabulary)} for vocabulary in vocabularies]
+    vocabularies = [sorted(set(chain.from_iterable(side))) for side in sides]
+    ids = [dict(zip(vocabulary, count(), strict=False)) for vocabulary in vocabularies]
     links: list[tuple[int, int, int]] = []  # number of the pair of lines, source word, target word
     for number, pair in enumerate(zip(*sides, strict=True)):
-        own, other = (
-            sorted({table[w] for w in words}) for table, words in zip(ids, pair, strict=True)
-        )
-        if len(own) <= MOST_WORDS and len(other) <= MOST_WORDS:
+        own = sorted({ids[0][word] for word in pair[0]})
+        other = sorted({ids[1][word] for word in pair[1]})
+        if len(own) <= MAX_LINE_WORDS and len(other) <= MAX_LINE_WORDS:
             links += ((number, a, b) for a in own for b in other)
     if not links:
         raise BytenmtError("no pair of lines holds words on both sides: check the texts")
@@ -85,7 +85,7 @@ def word_pairs(sources: Sequence[str], targets: Sequence[str]) -> list[tuple[str
     order = np.flatnonzero(mutual)
     order = order[np.argsort(-product[order], kind="stable")]
     found = [(vocabularies[0][source[k]], vocabularies[1][target[k]]) for k in order.tolist()]
-    return [pair for pair in found if min(map(len, pair)) >= SHORTEST_WORD]
+    return [pair for pair in found if min(map(len, pair)) >= MIN_WORD_LETTERS]
 
 
 def _model_1(which: Ids, lines: Ids, predicted: Ids, condition: Ids) -> npt.NDArray[np.float64]:

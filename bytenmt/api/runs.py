@@ -264,7 +264,6 @@ def train(
     group = group or SINGLE_PROCESS
     on = pick_device(EngineSpec(device=device, threads=threads).device)
     folder = Path(run)
-    file = _path(config)
     start = _path(init_from)
     valid_paths = [_path(name) for name in (valid_src, valid_tgt, valid_tsv, valid_text)]
     texts = [_paths(names) for names in (src, tgt, tsv, text)]
@@ -273,7 +272,7 @@ def train(
     source = files[0].has_source
     whole = group.on_leader(
         lambda: arguments.configuration(
-            folder, resume, arch, preset, file, tree, source, start, on.type == "cuda"
+            folder, resume, arch, preset, _path(config), tree, source, start, on.type == "cuda"
         )
     )
     number = training.train(

@@ -42,7 +42,7 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) ->
     (model,) = runs
     output = how.output
     if output.is_file() or any((output / name).exists() for name in (PUBLISHED, BEST, LAST)):
-        raise BytenmtError(f"{output} exists already: give -o another folder")
+        raise BytenmtError(f"{output} already exists: give another folder by -o")
     contents = read_run(model)[1]
     languages = agreed_languages(how.languages, model, contents.facts.corpora, refuse)
     limit = min(contents.config.data.max_source_bytes, contents.config.data.max_target_bytes)
@@ -50,7 +50,7 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) ->
     for path in files:
         pairs_of_file = list(_lines(path, languages, limit))
         if not pairs_of_file:
-            raise DataError(f"{path} has no pair of texts that are translated")
+            raise DataError(f"{path} contains no translated texts")
         CONSOLE.say(f"{path}: {len(pairs_of_file):,} pairs")
         pairs += pairs_of_file
     names = [path.name for path in files]

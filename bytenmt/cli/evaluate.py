@@ -73,9 +73,7 @@ def evaluate(
 
     check_output(scoring.curves, scoring.src, scoring.ref, *scoring.hyps)
     if not runs and (not scoring.hyps or scoring.log_probabilities):
-        raise click.UsageError(
-            "Missing the model: give MODEL, or --hyp without --log-probabilities."
-        )
+        raise click.UsageError("No model given: name MODEL, or --hyp without --log-probabilities.")
     names = _distinct_names([*runs, *scoring.hyps])
     if scoring.curves is not None:
         _draw_curves(dict(zip(names, runs, strict=False)), scoring.curves)

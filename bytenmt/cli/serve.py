@@ -151,7 +151,7 @@ def serve(models: tuple[str, ...], network: NetworkOptions, decoding: dict[str, 
     ]:
         raise click.UsageError(f"serve has no variable {unknown[0]}: see --help.")
     if not models:
-        raise click.UsageError("Missing the model: give PAIR=MODEL.")
+        raise click.UsageError("No model given: name PAIR=MODEL.")
     from bytenmt.serve.app import App
     from bytenmt.serve.loading import load_models, read_keys
     from bytenmt.serve.server import listening, run

@@ -110,7 +110,7 @@ def translate(
     is_list = checked.search.n_best > 1 and answers.format == "text"
     if files.resume and (not is_file or is_list):
         raise BytenmtError(
-            "--resume needs a file with a line for each line: give -o, and no --n-best"
+            "--resume needs an output file with one line per input line: give -o, without --n-best"
         )
     is_stream = input is None or input.is_fifo()  # lines of a pipe are translated as they come
     text = None
@@ -149,7 +149,7 @@ def _output_format(
     is_json = answers.format == "jsonl"
     if is_json and answers.alignment and not runtime.has_attention:
         raise BytenmtError(
-            "--alignment needs a model with attention: drop it, or use another model"
+            "--alignment needs a model with attention: leave it out, or use another model"
         )
     form: OutputFormat = format_plain
     if is_json:

@@ -64,7 +64,7 @@ def translate_dataset(
     if not folders:
         raise DataError(f"{source} is neither a file nor a folder of files")
     if source in (out, *out.parents):
-        raise BytenmtError(f"{out} is in the folder of the input: give another one")
+        raise BytenmtError(f"{out} is inside the folder of the input: give another one")
     to_do = {path: _format_of(path) for path, folder in folders.items() if not folder.exists()}
     run_names = [str(run.resolve()) for run in runs]
     keywords = {"column": columns.column, "to": columns.to, **vars(engine), **settings}
@@ -75,9 +75,9 @@ def translate_dataset(
     for path, form in to_do.items():
         folders[path].parent.mkdir(parents=True, exist_ok=True)
         ray_job.translate_file(path, folders[path], form, run_names, keywords, columns.actors)
-        CONSOLE.say(f"bytenmt: {path} is translated: {folders[path]}")
+        CONSOLE.say(f"bytenmt: translated {path} to {folders[path]}")
     n_done = len(folders) - len(to_do)
-    CONSOLE.say(f"bytenmt: {len(to_do)} files translated, {n_done} were there already")
+    CONSOLE.say(f"bytenmt: {len(to_do)} files translated, {n_done} were already there")
 
 
 def _output_folders(source: Path, out: Path) -> dict[Path, Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from bytenmt.cli.options import command, models, settings
 from bytenmt.config.fields import Bits, option
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.documents.formats import FORMATS
-from bytenmt.documents.unit import primary
+from bytenmt.documents.unit import Document, primary
 from bytenmt.errors import BytenmtError
+from bytenmt.serve.languages import Direction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,16 +94,11 @@ def translate_file(
     corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
     languages = agreed_languages(how.languages, runs[0], corpora, CONSOLE.warn)
     if languages and not (how.overwrite and how.pair):
-        allowed = [primary(languages.target)]
         is_untranslated = not any(unit.target for unit in document.units)
+        allowed = [languages.target]
         if how.pair and record.may_declare_source and is_untranslated:
-            allowed.append(primary(languages.source))
-        for code in document.targets:
-            if code and primary(code) not in allowed:
-                raise BytenmtError(
-                    f"{source} is for {code}, not for {languages.target}: give another model, or"
-                    f" --overwrite --pair {languages} to translate everything anew"
-                )
+            allowed.append(languages.source)
+        _check_targets(document, source, languages, allowed)
     memory = None
     if how.memory is not None:
         memory = TranslationMemory.from_file(how.memory, languages)
@@ -125,3 +122,15 @@ def translate_file(
     CONSOLE.say(f"{sum(1 for _ in document.units)} units: {counts or 'none'}")
     for place, note in report.notes:
         CONSOLE.detail(f"{place}: {note}")
+
+
+def _check_targets(
+    document: Document, name: Path, languages: Direction, allowed: Sequence[str]
+) -> None:
+    """Raise BytenmtError for a document into a language that is not allowed; regions may differ."""
+    for code in document.targets:
+        if code and primary(code) not in map(primary, allowed):
+            raise BytenmtError(
+                f"{name} is for {code}, not for {languages.target}: give another model, or"
+                f" --overwrite --pair {languages} to translate everything anew"
+            )

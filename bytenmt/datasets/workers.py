@@ -50,7 +50,7 @@ class Workers:
             return [result for results in results_of_parts for result in results]
         except BrokenExecutor:
             raise BytenmtError(
-                "a process of --workers died: if memory ran out, give fewer"
+                "a worker process died: if memory ran out, use fewer --workers"
             ) from None
 
     def __enter__(self) -> Workers:

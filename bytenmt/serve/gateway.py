@@ -77,12 +77,12 @@ def refusal_of(service: Service, error: BaseException) -> Refusal:
     if isinstance(error, ClientDisconnect):
         return Refusal(LEFT_STATUS, "")
     if isinstance(error, asyncio.CancelledError):  # by the second SIGTERM
-        return Refusal(503, "the server is about to end")
+        return Refusal(503, "the server is shutting down")
     if isinstance(error, TimeoutError):
         wait = service.queue.retry_after()
         return Refusal(503, f"not answered within {service.limits.seconds:g} s", wait)
     logger.error("failed: %s", f"{type(error).__name__}: {error}"[:500])
-    return Refusal(500, "the server has failed at this: its log says more")
+    return Refusal(500, "the server failed to answer: its log has details")
 
 
 class Gateway:

@@ -102,7 +102,7 @@ class Service:
     keys: Sequence[str] = ()  # API keys, of which a client needs one; empty: none is needed
     limits: Limits = Limits()
     metrics: Metrics = field(default_factory=Metrics)
-    is_draining: bool = False  # the server is about to end
+    is_draining: bool = False  # the server is shutting down
 
     def __post_init__(self) -> None:
         self.languages = ServedLanguages(list(self.models))
@@ -115,7 +115,7 @@ class Service:
     def why_not_ready(self) -> str | None:
         """Return why the server is not ready for requests, or None if it is."""
         if self.is_draining:
-            return "the server is about to end"
+            return "the server is shutting down"
         if self.queue.is_full:
             return "too many requests are waiting"
         return None

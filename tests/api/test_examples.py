@@ -13,6 +13,7 @@ from heard import Heard
 from made_up_engine import make_run
 
 import bytenmt
+from bytenmt import data, evaluation, language, translation
 from bytenmt.api import runs
 from bytenmt.data import sentences
 from bytenmt.training import arguments
@@ -32,9 +33,24 @@ def make_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+MODULES = [
+    # Rooms that people call from Python have an example in the docstring of the folder.
+    (data, 10),
+    (evaluation, 11),
+    (language, 10),
+    (translation, 5),
+    # Modules.
+    (runs, 8),
+    (arguments, 4),
+    (translator, 4),
+    (glossary, 1),
+    (sentences, 4),
+]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("module", "least"), [(runs, 8), (arguments, 4), (translator, 4), (glossary, 1), (sentences, 4)]
+    ("module", "least"), MODULES, ids=lambda value: getattr(value, "__name__", "")
 )
 def test_the_examples_run(place: Path, module: ModuleType, least: int) -> None:
     said = io.StringIO()

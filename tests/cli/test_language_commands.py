@@ -73,7 +73,8 @@ def test_the_n_gram_stands_beside_the_figure() -> None:
         result = invoke(f"predict {run} text")
         assert result.exit_code == 0 and "n-gram" not in result.stdout
         assert (
-            re.fullmatch(r"no n-gram beside it: [^\n]+\n", result.stderr) and why in result.stderr
+            re.fullmatch(r"no n-gram model to compare with: [^\n]+\n", result.stderr)
+            and why in result.stderr
         )
 
 

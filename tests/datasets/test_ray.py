@@ -95,8 +95,8 @@ def test_data_sets_on_ray(tmp_path: Path) -> None:
         timeout=SECONDS,
         start_new_session=True,
     )
-    assert "4 files translated, 0 were there already" in done.stderr, done.stderr
-    assert "0 files translated, 4 were there already" in done.stderr
+    assert "4 files translated, 0 were already there" in done.stderr, done.stderr
+    assert "0 files translated, 4 were already there" in done.stderr
     translator = Translator.load(run, max_len_a=0.1, max_len_b=9)
     said = {text: translator.translate(text) for text in ("eins", "zwei", "drei", "zw\u2028ei")}
     out = tmp_path / "out"

@@ -58,12 +58,12 @@ CPU = torch.device("cpu")
 DATA = ROOT / "data"
 # Preset tiny with n-gram tables, and in a dry run with few units.
 TABLES = ["model.ngrams=[2,3]", "model.ngram_rows=512", "model.dropout=0"]
-UPDATES = 20
+N_UPDATES = 20
 TOLERANCE = 1e-3  # of log-probabilities, and of gradients relative to their norm
-LOSS_TOLERANCE = 0.01  # of the losses of UPDATES updates, in which differences grow
-MOST_BYTES = 15_000_000  # of a file that is brought back
-EVERY = 60.0  # seconds between two copies of the weights that are being trained
-BIG_BATCH = 8  # times the preset's batch, as `train` has on a GPU
+LOSS_TOLERANCE = 0.01  # of the losses of N_UPDATES updates, in which differences grow
+MAX_BYTES = 15_000_000  # of a file that is brought back
+COPY_SECONDS = 60.0  # seconds between two copies of the weights that are being trained
+BIG_BATCH_RATIO = 8  # times the preset's batch, as `train` has on a GPU
 MULTIPLIED = "best matrix product of this run"
 
 
@@ -167,7 +167,7 @@ def check_architecture(work: Work, config: Config, batch: Batch) -> None:
             norms += float(a.grad.square().sum())
     emit("gradients", math.sqrt(differences / norms), TOLERANCE)
     for one, values in zip((here, there), nats, strict=True):
-        values += [float(one.update([batch])[0]) for _ in range(2 if work.dry else UPDATES - 1)]
+        values += [float(one.update([batch])[0]) for _ in range(2 if work.dry else N_UPDATES - 1)]
     emit("losses", max(abs(b / a - 1) for a, b in zip(*nats, strict=True)), LOSS_TOLERANCE)
     with tempfile.TemporaryDirectory() as folder:
         there.save(Path(folder) / "run")
@@ -243,7 +243,7 @@ def speed(work: Work) -> None:
     preset, precision = ("tiny", "fp32") if work.dry else ("base", "bf16")
     peak = Peak(work.device, precision)
     limit, scale, peak.pairs = (
-        (0.0, 0.1, peak.pairs[:1]) if work.dry else (3.0, BIG_BATCH, peak.pairs)
+        (0.0, 0.1, peak.pairs[:1]) if work.dry else (3.0, BIG_BATCH_RATIO, peak.pairs)
     )
     for arch in work.architectures:
         config = load_config(arch, preset, [])
@@ -348,7 +348,7 @@ def train(work: Work) -> None:
             time.sleep(1.0)
             for name, run in runs.items():
                 now = time.monotonic()
-                if (run / BEST).is_file() and now - copied.get(name, -EVERY) >= EVERY:
+                if (run / BEST).is_file() and now - copied.get(name, -COPY_SECONDS) >= COPY_SECONDS:
                     write_parts(run / BEST, work.output, f"{name}.fp32")
                     copied[name] = now
         for name, child in children.items():
@@ -396,20 +396,20 @@ def training_words(name: str, run: Path, budget: float, work: Work) -> list[str]
 
 
 def fitting_width(settings: Sequence[str]) -> int:
-    """Return the largest width whose int8 file has at most MOST_BYTES, 2 % of them overhead."""
+    """Return the largest width whose int8 file has at most MAX_BYTES, 2 % of them overhead."""
     for width in range(64, 2049, 32):
         config = load_config("luong", "tiny", [*settings, f"model.d_hidden={width}"])
-        if 1.02 * n_parameters(config.model) > MOST_BYTES:
+        if 1.02 * n_parameters(config.model) > MAX_BYTES:
             break
     return width - 32
 
 
 def write_parts(file: Path, folder: str, name: str) -> None:
-    """Write a file as parts of at most MOST_BYTES: `cat NAME.part*` is the file."""
+    """Write a file as parts of at most MAX_BYTES: `cat NAME.part*` is the file."""
     data = file.read_bytes()
-    for number, first in enumerate(range(0, len(data), MOST_BYTES)):
+    for number, first in enumerate(range(0, len(data), MAX_BYTES)):
         part = Path(folder) / f"{name}.part{number}"
-        part.with_suffix(".new").write_bytes(data[first : first + MOST_BYTES])
+        part.with_suffix(".new").write_bytes(data[first : first + MAX_BYTES])
         os.replace(part.with_suffix(".new"), part)
 
 
@@ -425,7 +425,7 @@ def finish(work: Work, name: str, run: Path) -> None:
     convert(run, file, "int8")  # without thresholds of flags, which take a long decoding
     write_parts(run / BEST, work.output, f"{name}.fp32")
     size = file.stat().st_size
-    work.emit(f"{name}, int8 file", size / 1e6, "MB", MOST_BYTES / 1e6, size <= MOST_BYTES)
+    work.emit(f"{name}, int8 file", size / 1e6, "MB", MAX_BYTES / 1e6, size <= MAX_BYTES)
 
 
 def main() -> None:

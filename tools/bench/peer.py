@@ -32,7 +32,7 @@ from tools.bench.steps import (
 )
 from tools.extras import import_package
 
-TIMES = 2  # more rounds than in other benchmarks, because here a measurement is a single try
+ROUNDS_RATIO = 2  # more rounds than in other benchmarks, because here a measurement is a single try
 BYTES_PER_SUBWORD = 4.2
 SUBWORDS = round(SOURCE_BYTES / BYTES_PER_SUBWORD)  # of a sentence
 BATCHES = 1, 8, 32  # sentences per batch
@@ -173,7 +173,7 @@ def whole_sentences(
         translate = partial(time_sentences, make_engine(case, torch.device("cpu")), batch)
         translate()  # allocates
         actions[case.name("")] = translate
-    found = measure_in_turn(actions, TIMES * options.rounds)
+    found = measure_in_turn(actions, ROUNDS_RATIO * options.rounds)
     rates = {name: batch * SOURCE_BYTES / outcome.best for name, outcome in found.items()}
     best = max(known, key=rates.__getitem__)
     for case in cases:

@@ -28,12 +28,12 @@ from bytenmt.utf8 import EOS
 
 BENCH = "bench/decode"
 AnyModel = Model[Any, Any]
-NEVER = -1e9  # output bias of EOS, so that it is never the best byte
+NEVER_BIAS = -1e9  # output bias of EOS, so that it is never the best byte
 SOURCE_BYTES = 100
-LIMIT = 100_000  # maximum steps of a sentence
+MAX_STEPS = 100_000  # maximum steps of a sentence
 # approximate seconds of one try, short enough to fit between time slices of other programs
-STINT = 0.005
-TRIES = 30  # tries per measurement, of which the best counts
+STINT_SECONDS = 0.005
+N_TRIES = 30  # tries per measurement, of which the best counts
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -81,7 +81,7 @@ def endless_model(arch: str, preset: str, *settings: str) -> EndlessModel:
     parameters: Mapping[str, nn.Parameter] = dict(model.named_parameters())
     with torch.no_grad():
         if "decoder.output.bias" in parameters:
-            parameters["decoder.output.bias"][EOS] = NEVER
+            parameters["decoder.output.bias"][EOS] = NEVER_BIAS
         else:
             parameters["decoder.output.weight"][EOS] = 0.0
     return EndlessModel(config, model)
@@ -117,17 +117,17 @@ class StepTimer:
     stop test, which synchronises with the device, as the decode loop does.
     """
 
-    def __init__(self, engine: Engine, batch: int, limit: int = LIMIT) -> None:
+    def __init__(self, engine: Engine, batch: int, limit: int = MAX_STEPS) -> None:
         self._engine = engine
         self.n_left = limit
         engine.admit(random_requests(batch, limit))
         self.time_steps(8)  # warm-up: compiles, allocates, and fills the beams
         took = min(self.time_steps(2) for _ in range(2))
-        self._n_steps = max(1, min(round(STINT / took), limit // 1000))
+        self._n_steps = max(1, min(round(STINT_SECONDS / took), limit // 1000))
 
     def __call__(self) -> float:
         """Return the least seconds of a step in several stints."""
-        return min(self.time_steps(self._n_steps) for _ in range(TRIES))
+        return min(self.time_steps(self._n_steps) for _ in range(N_TRIES))
 
     def time_steps(self, n: int) -> float:
         """Take n steps and return the seconds per step."""

@@ -12,8 +12,8 @@ from bytenmt.evaluation.comparison import read_metrics
 from tools.results.recipe import Recipe, command
 
 Results = Mapping[str, Mapping[str, Any]]  # the contents of row.json by row name
-SCORES = ("bleu", "bleu_lowercased", "chrf", "exact_match")
-MEASURED = ("bytes/s, batch 1", "bytes/s, batch 32", "MB int8")
+SCORE_NAMES = ("bleu", "bleu_lowercased", "chrf", "exact_match")
+MEASURED_COLUMNS = ("bytes/s, batch 1", "bytes/s, batch 32", "MB int8")
 
 
 def table(recipe: Recipe, results: Results, corpora: Path, folder: Path) -> str:
@@ -27,7 +27,7 @@ def table(recipe: Recipe, results: Results, corpora: Path, folder: Path) -> str:
         else ["BLEU", "BLEU, lower-cased", "chrF", "exact, %"]
     )
     columns = ["", *heads, "valid bits/byte", "parameters", "updates", "minutes"]
-    columns += MEASURED if recipe.noise else ()
+    columns += MEASURED_COLUMNS if recipe.noise else ()
     lines = [f"# {recipe.title}", "", _line(columns), "|---" + "|---:" * (len(columns) - 1) + "|"]
     for name, rows in _by_seed(recipe).items():
         there = [results[row] for row in rows if row in results]
@@ -96,7 +96,7 @@ def _cells(recipe: Recipe, seeds: Sequence[Mapping[str, Any]]) -> list[str]:
     if recipe.is_language_model:
         cells = [mean_and_spread(".4f", partial(_bits, which)) for which in (0, -1)]
     else:
-        cells = [mean_and_spread(".2f", partial(_score, key)) for key in SCORES]
+        cells = [mean_and_spread(".2f", partial(_score, key)) for key in SCORE_NAMES]
     cells += [
         ""
         if one["valid_bits_per_byte"] is None

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 UNK = 0
 BOS = 1
 EOS = 2
-MOST_PIECES = 1024  # maximum length of a source or a target
+MAX_PIECES = 1024  # maximum length of a source or a target
 
 
 class TransformerShape(NamedTuple):
@@ -53,7 +53,7 @@ class Transformer(nn.Module):
             # The paper has no dropout of inner units, which would take a quarter of the time.
             layer.dropout = nn.Identity()
         self.dropout = nn.Dropout(shape.dropout)
-        self.register_buffer("positions", sinusoids(MOST_PIECES, d), persistent=False)
+        self.register_buffer("positions", sinusoids(MAX_PIECES, d), persistent=False)
         for parameter in self.parameters():  # PyTorch's stacks start as copies of one layer
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)

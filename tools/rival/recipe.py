@@ -102,7 +102,7 @@ class RunInfo(NamedTuple):
             values: dict[str, Any] = json.loads((folder / CONFIG).read_bytes())
             return cls(Recipe(**values["recipe"]), values["n_pieces"], values["parameters"])
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise CheckpointError(f"{folder} is no rival's run: {error}") from None
+            raise CheckpointError(f"{folder} is not a run of the rival: {error}") from None
 
     def to_json(self) -> str:
         """Return the text of the file."""

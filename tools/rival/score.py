@@ -30,9 +30,9 @@ from tools.rival.recipe import RunInfo, read_metrics
 from tools.rival.text import PIECES, SubwordModel, read_lines
 
 PRECISIONS = {"int8": "int8", "fp32": "float32"}  # CTranslate2's names
-MOST_DECODED = 256  # maximum pieces of a translation
+MAX_DECODED_PIECES = 256  # maximum pieces of a translation
 EOS_PIECE = "</s>"
-ROUNDS = 3
+N_ROUNDS = 3
 
 
 def export_folder(run: Path, precision: str) -> Path:
@@ -54,7 +54,7 @@ class Translator:
         beam: int = 1,
         batch: int = 32,
         threads: int = 1,
-        most: int = MOST_DECODED,
+        most: int = MAX_DECODED_PIECES,
     ) -> None:
         folder = export_folder(run, precision)
         if not folder.is_dir():
@@ -89,7 +89,7 @@ def text_bytes_per_second(translator: Translator, lines: Sequence[str], batch: i
     """
     parts = [[line] for line in lines] if batch == 1 else [list(lines)]
     best = 0.0
-    for _ in range(ROUNDS):
+    for _ in range(N_ROUNDS):
         started = time.perf_counter()
         texts = [text for part in parts for text in translator.translate(part)]
         seconds = time.perf_counter() - started

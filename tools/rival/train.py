@@ -38,7 +38,7 @@ from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.data.pair_files import PairFiles
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.training.optim import MovingAverage, Muon
-from tools.rival.model import MOST_PIECES, Transformer, stacked_projections
+from tools.rival.model import MAX_PIECES, Transformer, stacked_projections
 from tools.rival.recipe import (
     BEST,
     CHECKPOINT,
@@ -120,7 +120,7 @@ class Run:
             (self.folder / PIECES).write_bytes(found)
         self._pieces = pieces = SubwordModel.load(self.folder)
         sides = [read_lines(file) for file in valid]
-        self.valid = read_pairs(sides[0], sides[1], pieces, MOST_PIECES - 1)
+        self.valid = read_pairs(sides[0], sides[1], pieces, MAX_PIECES - 1)
         torch.manual_seed(self.recipe.seed)
         self.model = Transformer(self.recipe.shape(len(pieces)))
         self.optimizer = build_optimizer(self.model, self.recipe)

@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-LONGEST = 60  # bytes of a line, either language
+MAX_LINE_BYTES = 60  # bytes of a line, either language
 HELD_OUT = {"valid": 500, "test": 500}  # pairs
 PERCENT_HELD_OUT = 7  # percentage of the values in each of the two held-out sets
 Line = tuple[str, str]  # the same text in Korean and in English
@@ -38,7 +38,7 @@ def table(text: str) -> tuple[Line, ...]:
 DIGITS = words("_ 일 이 삼 사 오 육 칠 팔 구")
 NATIVE_ONES = words("_ 한 두 세 네 다섯 여섯 일곱 여덟 아홉")
 NATIVE_TENS = words("_ 열 스물 서른 마흔 쉰 예순 일흔 여든 아흔")
-SMALL = words(
+SMALL_NUMBERS = words(
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
     "fifteen sixteen seventeen eighteen nineteen"
 )
@@ -63,7 +63,7 @@ HOURS_OF_DAY = (
 )
 # Closed classes with too few words to hold any of them out; every line also has a value that
 # decides its set.
-CLOSED = {
+CLOSING_TIMES = {
     "weekday": WEEKDAYS,
     "month": tuple((f"{number}월", name) for number, name in enumerate(MONTHS, 1)),
     "season": table("봄 = spring | 여름 = summer | 가을 = autumn | 겨울 = winter"),
@@ -76,7 +76,7 @@ CLOSED = {
         "| 3박 4일 = 4 days and 3 nights | 4박 5일 = 5 days and 4 nights"
     ),
 }
-BARE = table("{x} = {x}")  # {x} is the value as its form writes it
+PLAIN_FORMS = table("{x} = {x}")  # {x} is the value as its form writes it
 TIMES = table(
     "{x} = {x} | {x}까지 = by {x} | {x}부터 = from {x} | 매일 {x} = every day at {x}"
     "| 내일 {x} = {x} tomorrow | {weekday} {x} = {x} on {weekday}"
@@ -158,8 +158,8 @@ def english(number: int) -> str:
             rest = f" {english(number % size)}" if number % size else ""
             return f"{english(number // size)} {word}{rest}"
     if number < 20:
-        return SMALL[number]
-    return TENS[number // 10] + (f"-{SMALL[number % 10]}" if number % 10 else "")
+        return SMALL_NUMBERS[number]
+    return TENS[number // 10] + (f"-{SMALL_NUMBERS[number % 10]}" if number % 10 else "")
 
 
 def ordinal(number: int) -> str:
@@ -330,7 +330,7 @@ def decimal_words(tenths: int) -> Line:
     whole, rest = divmod(tenths, 10)
     if not rest:
         return f"{sino(whole)} ", english(whole)
-    return f"{sino(whole)} 점 {DIGITS[rest]} ", f"{english(whole)} point {SMALL[rest]}"
+    return f"{sino(whole)} 점 {DIGITS[rest]} ", f"{english(whole)} point {SMALL_NUMBERS[rest]}"
 
 
 def parts(*amounts: tuple[int, str, str]) -> Line:
@@ -406,7 +406,7 @@ class Form(NamedTuple):
     weight: int
     kinds: str
     write: Callable[..., Line | None]
-    frames: tuple[Line, ...] = BARE
+    frames: tuple[Line, ...] = PLAIN_FORMS
 
 
 FORMS = (
@@ -489,7 +489,7 @@ def draw_value(random: Random, kind: str, side: str) -> Value:
 def add_carrier_phrase(random: Random, frames: Sequence[Line], line: Line) -> Line:
     """Return the line inside a random carrier phrase."""
     korean, english = random.choice(frames)
-    closed = {name: random.choice(pairs) for name, pairs in CLOSED.items()}
+    closed = {name: random.choice(pairs) for name, pairs in CLOSING_TIMES.items()}
     here = korean.format(x=line[0], **{name: pair[0] for name, pair in closed.items()})
     return here, english.format(x=line[1], **{name: pair[1] for name, pair in closed.items()})
 
@@ -506,7 +506,7 @@ def make_side(side: str, count: int, seed: int) -> list[Pair]:
         if line is None:
             continue
         line = add_carrier_phrase(random, form.frames, line)
-        if max(len(text.encode()) for text in line) <= LONGEST:
+        if max(len(text.encode()) for text in line) <= MAX_LINE_BYTES:
             pairs.setdefault(line, Pair(*line, form.family, values))
     return list(pairs.values())
 

@@ -42,7 +42,7 @@ from tools.served import ServerProcess, run_server
 N_CLIENTS = 32
 N_UPLOADING = 64
 N_UNREAD = 200
-PATIENCE = 60.0  # timeout of an honest request, in seconds
+PATIENCE_SECONDS = 60.0  # timeout of an honest request, in seconds
 HEALTH_SECONDS = 1.0
 LINES = [
     "Where is the next station?",
@@ -179,7 +179,7 @@ async def translate_lines(
         began = time.monotonic()
         try:
             asking = client.send("POST", "/translate", body, content_type="application/json")
-            status, _ = await asyncio.wait_for(asking, PATIENCE)
+            status, _ = await asyncio.wait_for(asking, PATIENCE_SECONDS)
         except (OSError, asyncio.IncompleteReadError, TimeoutError):
             status = 0
             client.close()
