@@ -80,26 +80,25 @@ _WEAK_COMMAND = re.compile(
 _PROGRESS = re.compile(r"(?:…|\.\.\.)\W*\Z")  # "Öffne Datei …": a program says what it does
 
 # Korean: the end of each sentence tells.
-_SENTENCE = re.compile(r"([^.!?。…~\n;|]*)([.!?。…~\n;|]*)")
+_SENTENCE = re.compile(r"(.*?)([.!?。…~;|]+(?=[\s\"'”’)\]」』]|\Z)|\Z)")
 _PARENTHESES = re.compile(r"\([^()]*\)")
 _NOT_HANGUL_AT_END = re.compile(r"[^가-힣]+\Z")
 _FORMAL_END = re.compile(r"(?:십시오|십시요|주시오|하시오)\Z")
-_NIDA = re.compile(
-    r"([가-힣])(?:니다|니까)\Z"
-)  # formal behind a final ㅂ: 합니다; but 다니다, 하니까
-_FIRST_SYLLABLE = (
-    0xAC00  # 가: a syllable's number from here, modulo 28, is that of its final letter
-)
+# Formal behind a syllable that ends in ㅂ: 합니다, 합니까; not 다니다, 하니까.
+_NIDA = re.compile(r"([가-힣])(?:니다|니까)\Z")
+# The number of a syllable from 가 on, modulo 28, is that of its final letter.
+_FIRST_SYLLABLE = 0xAC00
 _N_FINALS = 28
 _FINAL_B = 17  # ㅂ
 _YO = re.compile(r"(?:요|죠)\Z")
 _NOUN_IN_YO = re.compile(r"(?:필|중|개|주|수|소|강|동|민|담|고|긴|도|월|일)요\Z")
 # 해체, only where a sign ends the sentence: nouns look like it.
 _PLAIN_INFORMAL = re.compile(
-    r"(?:[았었했였겠갔왔됐봤줬렸졌났섰켰썼](?:어|지|네|니|냐|거든|을까)|잖아|거든|[는은던]데"
-    r"|[할될갈올볼줄을](?:게|래|까)|고 싶어|않아|있어|없어|같아|좋아|싫어|알아|몰라"
+    r"(?:[았었했였겠갔왔됐봤줬렸졌났섰켰썼](?:어|지|네|니|냐|거든)|잖아|거든|[는은던]데"
+    r"|[할될갈올볼줄을](?:게|래)|고 싶어|않아|있어|없어|같아|좋아|싫어|알아|몰라"
     r"|지 ?마|하자|가자|하니"
-    r"|[져봐줘돼춰둬놔]|(?<![분시광평들])야|(?<![이오피새침저손동남서북올금방항공유분양견화상])해)\Z"
+    r"|[져봐줘돼춰둬놔]|(?<![분시광평들해어아여와워돼])야"
+    r"|(?<![이오피새침저손동남서북올금방항공유분양견화상통위대의관])해)\Z"
 )
 
 
