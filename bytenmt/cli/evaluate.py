@@ -152,7 +152,7 @@ def _print_log_probabilities(
     for run in runs:
         runtime = inputs.load_models((run,), spec)
         inputs.check_source(run, runtime.has_source, corpus.src)
-        columns.append(log_probabilities(runtime.make_reader(), corpus).tolist())
+        columns.append(log_probabilities(runtime.make_scorer(), corpus).tolist())
     for *nats, n_bytes in zip(*columns, corpus.target_lengths.tolist(), strict=True):
         bits = [-value / math.log(2) / n_bytes if n_bytes else math.inf for value in nats]
         click.echo(
@@ -177,7 +177,7 @@ def _translate(
     results = inputs.translate_lines(
         Translator.from_runtime(runtime, settings), list(corpus.src), 1000
     )
-    log_p = log_probabilities(runtime.make_reader(), corpus)
+    log_p = log_probabilities(runtime.make_scorer(), corpus)
     config = runtime.runs[0].config
     of_model = {
         "architecture": architecture(config.model),

@@ -150,7 +150,7 @@ def _output_format(
     form: OutputFormat = n_best_list if n_best > 1 else format_plain
     if is_json:
         links = (
-            partial(align_lines, runtime.make_attention_readers()) if answers.alignment else None
+            partial(align_lines, runtime.make_attention_scorers()) if answers.alignment else None
         )
         form = JsonRecords(n_best, links)
     elif answers.flag_above is None:

@@ -184,7 +184,7 @@ def _run_in_numpy(*arguments: Any) -> None:
 
 @contextmanager
 def numpy_kernels() -> Iterator[None]:
-    """Context manager: the CPU engine and its readers run in Python with NumPy kernels, on one
+    """Context manager: the CPU engine and its scorers run in Python with NumPy kernels, on one
     thread."""
     with mock.patch.object(session, "run", _run_in_numpy):
         yield

@@ -70,19 +70,19 @@ def window_bits(runs: Sequence[Path], file: str) -> float:
     A byte is predicted from the bytes before it in its window and the one byte before that, as in
     nanoGPT's estimate of its loss, which draws such windows at random.
     """
-    reader, data = (
-        load_runs(runs, EngineSpec(AUTO, "cpu", "fp32")).make_reader(),
+    scorer, data = (
+        load_runs(runs, EngineSpec(AUTO, "cpu", "fp32")).make_scorer(),
         Path(file).read_bytes(),
     )
     log_p = 0.0
     for first in range(0, len(data), WINDOW * WINDOWS_AT_ONCE):
         starts = range(first, min(len(data), first + WINDOW * WINDOWS_AT_ONCE), WINDOW)
-        readings = reader.score_texts(
+        all_scores = scorer.score_texts(
             None, [data[max(0, start - 1) : start + WINDOW] for start in starts]
         )
         log_p += sum(
-            float(reading.log_p[int(start > 0) :].sum())
-            for start, reading in zip(starts, readings, strict=True)
+            float(one.log_p[int(start > 0) :].sum())
+            for start, one in zip(starts, all_scores, strict=True)
         )
     return -log_p / math.log(2) / max(1, len(data))
 
