@@ -112,7 +112,7 @@ def judge_pairs(judge: Judge, pairs: Sequence[Pair]) -> Count:
     """Judge pairs as if the model had written the texts, and count the flags."""
     sources = [pair.source.encode() for pair in pairs]
     texts = [pair.text.encode() for pair in pairs]
-    bits = bits_of_texts(judge.reader, sources, texts)
+    bits = bits_of_texts(judge.scorer, sources, texts)
     written = [
         Hypothesis(text, -LN2 * cost, 0.0) for text, cost in zip(texts, bits.tolist(), strict=True)
     ]

@@ -98,8 +98,8 @@ class Run:
         sources, targets: lines, or the name of a file of lines (a str is a name); engine: the
         keyword arguments engine, device and threads of Translator.load.
         """
-        reader = self._runtime(FP32 | engine).make_reader()
-        return [float(log_p) for log_p in log_probabilities(reader, _corpus(sources, targets))]
+        scorer = self._runtime(FP32 | engine).make_scorer()
+        return [float(log_p) for log_p in log_probabilities(scorer, _corpus(sources, targets))]
 
     def byte_log_probabilities(
         self, source: str | bytes, target: str | bytes, **engine: Any
@@ -111,8 +111,8 @@ class Run:
         """
         source_line = encode_line(source, "the source")
         target_line = encode_line(target, "the target") + bytes([EOS])
-        reader = self._runtime(FP32 | engine).make_reader()
-        (scored,) = reader.score_texts([source_line], [target_line])
+        scorer = self._runtime(FP32 | engine).make_scorer()
+        (scored,) = scorer.score_texts([source_line], [target_line])
         return scored.log_p
 
     def attention(
@@ -126,13 +126,13 @@ class Run:
         byte attends to each source byte and to EOS. Raises SettingError for a model without
         attention or an empty target.
         """
-        readers = self._runtime(FP32 | engine).make_attention_readers()
+        scorers = self._runtime(FP32 | engine).make_attention_scorers()
         pair = encode_line(source, "the source"), encode_line(target, "the target")
-        if not readers or not pair[1]:
+        if not scorers or not pair[1]:
             raise SettingError(
                 f"{self.path} has no attention, or the target is empty: there are no weights"
             )
-        return readers[0].attention_weights([pair])[0]
+        return scorers[0].attention_weights([pair])[0]
 
     def model(self, device: str = "cpu") -> Model[Any, Any]:
         """Load the run as a PyTorch module with its weights, in evaluation mode on `device`."""
@@ -161,7 +161,7 @@ class Run:
         texts = [text.decode() for text in translator.translate(list(corpus.src))]
         truth = [line.decode() for line in corpus.tgt]
         bits = bits_per_byte(
-            log_probabilities(runtime.make_reader(), corpus), corpus.target_lengths
+            log_probabilities(runtime.make_scorer(), corpus), corpus.target_lengths
         )
         return Evaluation(text_scores(texts, truth, tokenize), bits, texts)
 
@@ -174,8 +174,8 @@ class Run:
         engine: the keyword arguments engine, device, precision and threads of Translator.load.
         """
         data = text.encode() if isinstance(text, str) else text
-        reader = self._runtime(engine, has_source=False).make_reader()
-        return Surprisal.concatenate([NO_BYTES, *stream_surprisal(reader, [data])])
+        scorer = self._runtime(engine, has_source=False).make_scorer()
+        return Surprisal.concatenate([NO_BYTES, *stream_surprisal(scorer, [data])])
 
     def generate(self, prompt: AnyStr, n_bytes: int = 1000, **options: Any) -> AnyStr:
         """Sample from a language model: return the prompt and at most n_bytes more, in characters.

@@ -171,7 +171,7 @@ def _print_log_probabilities(
     for run in runs:
         runtime = inputs.load_models((run,), spec)
         inputs.check_source(run, runtime.has_source, corpus.src)
-        columns.append(log_probabilities(runtime.make_reader(), corpus).tolist())
+        columns.append(log_probabilities(runtime.make_scorer(), corpus).tolist())
     for *nats, n_bytes in zip(*columns, corpus.target_lengths.tolist(), strict=True):
         fields = []
         for value in nats:
@@ -198,7 +198,7 @@ def _translate(
     results = inputs.translate_lines(
         Translator.from_runtime(runtime, settings), list(corpus.src), 1000
     )
-    log_p = log_probabilities(runtime.make_reader(), corpus)
+    log_p = log_probabilities(runtime.make_scorer(), corpus)
     config = runtime.runs[0].config
     of_model = {
         "architecture": architecture(config.model),

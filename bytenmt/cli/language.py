@@ -22,7 +22,7 @@ from bytenmt.errors import BytenmtError, DataError
 
 if TYPE_CHECKING:
     from bytenmt.checkpoints.facts import TextFact
-    from bytenmt.decoding.reading import Reader
+    from bytenmt.decoding.scorer import Scorer
     from bytenmt.language.ngram import NGramBaseline
     from bytenmt.language.surprisal import Surprisal
 
@@ -81,7 +81,7 @@ def predict(
         except DataError as error:
             CONSOLE.say(f"no n-gram model to compare with: {error}")
     summary = PredictionSummary()
-    for surprise in _stream(runtime.make_reader(), file):
+    for surprise in _stream(runtime.make_scorer(), file):
         if how.per_byte:
             sys.stdout.buffer.write(json_lines(surprise, summary.n_bytes))
         summary.add(surprise)
@@ -112,7 +112,7 @@ def _baseline(texts: tuple[TextFact, ...]) -> NGramBaseline:
     return NGramBaseline(contents)
 
 
-def _stream(reader: Reader, file: Path | None) -> Iterator[Surprisal]:
+def _stream(scorer: Scorer, file: Path | None) -> Iterator[Surprisal]:
     """Yield the cost of the bytes of a file or of stdin; show a bar for a plain file."""
     from bytenmt.data.text_file import is_packed, pieces_of
     from bytenmt.language.surprisal import stream_surprisal
@@ -125,7 +125,7 @@ def _stream(reader: Reader, file: Path | None) -> Iterator[Surprisal]:
         if file.is_file() and not is_packed(file):
             size = file.stat().st_size
     with CONSOLE.bar(size, "B") as bar:
-        for surprise in stream_surprisal(reader, pieces):
+        for surprise in stream_surprisal(scorer, pieces):
             yield surprise
             bar.advance(len(surprise.data))
 

@@ -52,8 +52,8 @@ def plot(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec) -> 
             raise BytenmtError(
                 f"{name} has {len(data.decode())} characters: expected 1 to {MAX_CHARACTERS}"
             )
-    (reader,) = runtime.make_attention_readers()
-    maps = plots.attention_maps(source, text, reader.attention_weights([(source, text)])[0])
+    (scorer,) = runtime.make_attention_scorers()
+    maps = plots.attention_maps(source, text, scorer.attention_weights([(source, text)])[0])
     if (
         max(source.decode() + text.decode()) >= plots.FIRST_EASTERN
         and len(plots.label_families()) == 1

@@ -155,7 +155,7 @@ def _output_format(
     if is_json:
         links = None
         if answers.alignment:
-            links = partial(align_lines, runtime.make_attention_readers())
+            links = partial(align_lines, runtime.make_attention_scorers())
         form = JsonRecords(n_best, links)
     elif n_best > 1:
         form = n_best_list

@@ -19,7 +19,7 @@ from bytenmt.config.schema import Config
 from bytenmt.decoding.engine_kinds import ENGINES
 from bytenmt.decoding.engine_selection import n_cores, precision_of, select_engine
 from bytenmt.decoding.interface import AUTO, EngineSpec, SearchOptions
-from bytenmt.decoding.reading import Reader
+from bytenmt.decoding.scorer import Scorer
 from bytenmt.errors import BytenmtError, SettingError
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.utf8 import LONGEST_CHARACTER
@@ -36,11 +36,11 @@ M = TypeVar("M")  # a model as an engine takes it: packed, or a module
 
 
 class EngineFunctions(NamedTuple):
-    """The functions that make engines and readers of loaded models, as fields of Runtime."""
+    """The functions that make engines and scorers of loaded models, as fields of Runtime."""
 
     make_engine: Callable[[SearchOptions, int], Engine]
-    make_reader: Callable[[], Reader]
-    make_attention_readers: Callable[[], list[Reader]]
+    make_scorer: Callable[[], Scorer]
+    make_attention_scorers: Callable[[], list[Scorer]]
 
 
 class LoadedRun(NamedTuple):
@@ -59,7 +59,7 @@ class LoadedRun(NamedTuple):
 
 @dataclass(frozen=True)
 class Runtime:
-    """Loaded models with functions that make engines (to decode) and readers (to score fixed texts)
+    """Loaded models with functions that make engines (to decode) and scorers (to score fixed texts)
     of them.
 
     Several models form an ensemble. `load_runs` and `runtime_from_models` return it.
@@ -68,15 +68,15 @@ class Runtime:
     make_engine: Callable[
         [SearchOptions, int], Engine
     ]  # (options, most sentences side by side) -> an engine
-    make_reader: Callable[[], Reader]  # which scores in fp32 unless another precision was asked for
-    make_attention_readers: Callable[[], list[Reader]]  # one of each model that has attention
+    make_scorer: Callable[[], Scorer]  # which scores in fp32 unless another precision was asked for
+    make_attention_scorers: Callable[[], list[Scorer]]  # one of each model that has attention
     has_source: bool = True  # whether the runs are translation models, not language models
     max_source_bytes: int = 1000  # the longest line that all of them saw in training
     runs: Sequence[LoadedRun] = ()  # that were loaded; empty for models in memory
     spec: EngineSpec = EngineSpec(
         "torch", "cpu"
     )  # the engine in use; only its precision may still be AUTO
-    reverse: Reader | None = (
+    reverse: Scorer | None = (
         None  # of the opposite direction, to rerank hypotheses; None: no reranking
     )
 
@@ -133,7 +133,7 @@ def load_runs(
             raise BytenmtError(
                 f"{named} is a language model: --reverse ranks translations by their sources"
             )
-        reverse = opposite.make_reader()
+        reverse = opposite.make_scorer()
     return Runtime(
         *functions,
         has_source=has_source,
@@ -181,14 +181,14 @@ def runtime_from_models(
     models: in evaluation mode on `device`; else ValueError is raised. Several form an ensemble.
     """
     from bytenmt.decoding.pytorch.engine import TorchEngine
-    from bytenmt.decoding.pytorch.reader import TorchReader
+    from bytenmt.decoding.pytorch.scorer import TorchScorer
 
     if any(model.training for model in models):
         raise ValueError("a model is in training mode: call its eval() first")
     return Runtime(
         partial(TorchEngine, models, device=device),
-        lambda: TorchReader(models, device),
-        lambda: [TorchReader([model], device) for model in models],
+        lambda: TorchScorer(models, device),
+        lambda: [TorchScorer([model], device) for model in models],
         has_source=has_source,
         spec=EngineSpec("torch", device.type),
     )
@@ -208,7 +208,7 @@ def engine_functions(
     spec: EngineSpec,
     build: Callable[[int, str], M],
     make_engine: Callable[[Sequence[M], SearchOptions, int], Engine],
-    make_reader: Callable[[Sequence[M]], Reader],
+    make_scorer: Callable[[Sequence[M]], Scorer],
 ) -> EngineFunctions:
     """Return the functions of a Runtime; a model that several of them need is built once.
 
@@ -225,6 +225,6 @@ def engine_functions(
     ]
     return EngineFunctions(
         partial(make_engine, models),
-        lambda: make_reader([build(number, exact) for number in numbers]),
-        lambda: [make_reader([build(number, exact)]) for number in attentive],
+        lambda: make_scorer([build(number, exact) for number in numbers]),
+        lambda: [make_scorer([build(number, exact)]) for number in attentive],
     )

@@ -11,8 +11,8 @@
 >>> round(scores.chrf), scores.exact_match
 (100, 100.0)
 >>> corpus = ParallelCorpus.from_texts(TextFile.open("src"), TextFile.open("tgt"))
->>> reader = load_runs([Path("runs/mine")], EngineSpec(precision="fp32")).make_reader()
->>> bits_per_byte(log_probabilities(reader, corpus), corpus.target_lengths) > 0
+>>> scorer = load_runs([Path("runs/mine")], EngineSpec(precision="fp32")).make_scorer()
+>>> bits_per_byte(log_probabilities(scorer, corpus), corpus.target_lengths) > 0
 True
 
 Takes texts, corpora and runs, and gives numbers: chrF and BLEU of sacreBLEU, bits of a byte, flags

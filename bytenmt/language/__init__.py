@@ -8,7 +8,7 @@
 >>> from bytenmt.language.surprisal import stream_surprisal
 >>> runtime = load_runs([Path("runs/text")], EngineSpec(precision="fp32"))
 >>> summary = PredictionSummary()
->>> for surprise in stream_surprisal(runtime.make_reader(), [b"a te", b"xt"]):
+>>> for surprise in stream_surprisal(runtime.make_scorer(), [b"a te", b"xt"]):
 ...     summary.add(surprise)
 >>> list(summary.lines())[1]
 'bytes: 6'
@@ -16,5 +16,5 @@
 True
 
 Takes texts in pieces of any size and gives a Surprisal for each: bytes and their bits, which do not
-depend on the pieces (tests/language/test_surprisal.py). Imports readers of the decoding.
+depend on the pieces (tests/language/test_surprisal.py). Imports scorers of the decoding.
 """

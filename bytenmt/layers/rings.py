@@ -52,6 +52,16 @@ class Clock(NamedTuple):
         return Clock(self.position[parents], self.ancestors[parents] + moved[:, None])
 
 
+class Rings(NamedTuple):
+    """The ring buffers of a decoder's layers, a part of its state beside a Clock.
+
+    This type says that reordering beams leaves these tensors where they are; all other tensors of
+    a state are reordered by rows (architectures.base, Model.reorder).
+    """
+
+    buffers: tuple[Tensor, ...]  # of each layer: (rows, capacity, width of a column)
+
+
 class RingTaps(NamedTuple):
     """Indices by which a chunk of t columns reads old columns from a ring buffer and writes new
     ones.

@@ -213,7 +213,7 @@ def _measure(model: Path, pairs: Sequence[Pair], reporter: Reporter = SILENT) ->
     ]
     chrf = text_scores(texts, [target for _, target in pairs]).chrf
     corpus = _corpus(pairs)
-    bits = bits_per_byte(log_probabilities(runtime.make_reader(), corpus), corpus.target_lengths)
+    bits = bits_per_byte(log_probabilities(runtime.make_scorer(), corpus), corpus.target_lengths)
     return Measurement(bits, chrf)
 
 

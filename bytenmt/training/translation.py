@@ -23,7 +23,7 @@ from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.data.pair_files import PairFiles
 from bytenmt.data.text_file import stored_path
 from bytenmt.decoding.loading import runtime_from_models
-from bytenmt.decoding.pytorch.reader import TorchReader
+from bytenmt.decoding.pytorch.scorer import TorchScorer
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import text_scores
@@ -175,7 +175,7 @@ class TranslationObjective:
         model: in evaluation mode. All processes must call it together and share the lines.
         """
         assert self.valid is not None
-        log_p = log_probabilities(TorchReader([model], self.device), self.valid, self.group)
+        log_p = log_probabilities(TorchScorer([model], self.device), self.valid, self.group)
         return {"valid_bits_per_byte": bits_per_byte(log_p, self.valid.target_lengths)}
 
     def decode(self, model: Model[Any, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.reading import Reader, Weights
+from bytenmt.decoding.scorer import Scorer, Weights
 
 
 class CharacterLink(NamedTuple):
@@ -29,7 +29,7 @@ class CharacterLink(NamedTuple):
 
 
 def align_lines(
-    models: Sequence[Reader], lines: Sequence[Sequence[tuple[bytes, bytes, bytes]]]
+    models: Sequence[Scorer], lines: Sequence[Sequence[tuple[bytes, bytes, bytes]]]
 ) -> list[list[CharacterLink]]:
     """Return the links of each line: one for each output character, in order.
 
@@ -51,11 +51,11 @@ def align_lines(
     return links_of_lines
 
 
-def mean_weights(models: Sequence[Reader], pairs: Sequence[tuple[bytes, bytes]]) -> list[Weights]:
+def mean_weights(models: Sequence[Scorer], pairs: Sequence[tuple[bytes, bytes]]) -> list[Weights]:
     """Return the attention weights of each pair (source, text) without EOS, averaged over layers
     and models.
 
-    models: a reader of each model; all of them have attention. Weights are float32 (bytes of the
+    models: a scorer of each model; all of them have attention. Weights are float32 (bytes of the
     text, bytes of the source + 1): a row for each predicted byte, a column for each source byte
     and, last, its EOS.
     """

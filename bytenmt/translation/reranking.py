@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bytenmt.decoding.interface import Hypothesis, Request
-from bytenmt.decoding.reading import Reader
+from bytenmt.decoding.scorer import Scorer
 from bytenmt.utf8 import EOS
 
 # Of the source's score against the translation's, chosen on validation lines: tools/EXPERIMENTS.md.
@@ -24,11 +24,11 @@ class Reranker:
     """Ranks hypotheses anew by how likely they make their source, by a model of the opposite
     direction.
 
-    reader: of that model, which translates from the target language to the source language.
+    scorer: of that model, which translates from the target language to the source language.
     length_penalty: the exponent of the lengths in both scores.
     """
 
-    reader: Reader
+    scorer: Scorer
     length_penalty: float
 
     def rerank(self, request: Request, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
@@ -41,10 +41,10 @@ class Reranker:
             return list(hypotheses)
         source = request.source + bytes([EOS])
         texts = [hypothesis.text for hypothesis in hypotheses]
-        readings = self.reader.score_texts(texts, [source] * len(texts))
+        all_scores = self.scorer.score_texts(texts, [source] * len(texts))
         scale = WEIGHT / len(source) ** self.length_penalty
         ranked = [
-            hypothesis._replace(score=hypothesis.score + scale * float(reading.log_p.sum()))
-            for hypothesis, reading in zip(hypotheses, readings, strict=True)
+            hypothesis._replace(score=hypothesis.score + scale * float(scores.log_p.sum()))
+            for hypothesis, scores in zip(hypotheses, all_scores, strict=True)
         ]
         return sorted(ranked, key=lambda hypothesis: -hypothesis.score)

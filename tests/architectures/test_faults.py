@@ -74,9 +74,9 @@ layers.rings RingTaps.from_clock | row_numbers + clock.ancestors | row_numbers +
 a reordering that is none | ALL | reorder: after reordering
 architectures.base Model.reorder | return cast(S, | return state or cast(S,
 a reordering that moves the positions alone | recurrent-bytenet-decoder | reorder
-architectures.base Model.reorder | return part[parents] if | return part if True or
+architectures.base Model.reorder | each[parents] for | each for
 a reordering that moves the rings | bytenet convs2s | rings_in_place: copied
-architectures.base Model.reorder | name == "rings" | False
+architectures.base Model.reorder | part  # never | Rings(tuple(each[parents] for each in part.buffers))  #
 rows that are selected in another order | ALL | moved_rows
 architectures.tensor_tree select | part[rows] | part[rows.flip(0)]
 a state written where gradients need it | bytenet convs2s | state_kept

@@ -14,9 +14,9 @@ from variants import WITHOUT_SOURCE
 
 from bytenmt.checkpoints.quantize import quantise
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.cpu.reader import CpuReader
+from bytenmt.decoding.cpu.scorer import CpuScorer
 from bytenmt.decoding.interface import Hypothesis, Request, SearchOptions
-from bytenmt.decoding.pytorch.reader import TorchReader
+from bytenmt.decoding.pytorch.scorer import TorchScorer
 from bytenmt.errors import BytenmtError
 from bytenmt.kernel_constants import PRECISIONS
 from bytenmt.sentinels import SENTINELS
@@ -258,7 +258,7 @@ def test_int8_is_the_model_of_its_rounded_weights(name: str) -> None:
                 q, scales = quantise(parameter.flatten(1).numpy())
                 parameter.copy_(torch.from_numpy(q * scales[:, None]).view_as(parameter))
     texts = [request.source or b"" for request in some_requests(8)]
-    ours = CpuReader([packed(of, "int8")]).score_texts(texts, texts[::-1])
-    theirs = TorchReader([rounded], torch.device("cpu")).score_texts(texts, texts[::-1])
+    ours = CpuScorer([packed(of, "int8")]).score_texts(texts, texts[::-1])
+    theirs = TorchScorer([rounded], torch.device("cpu")).score_texts(texts, texts[::-1])
     apart = np.concatenate([a.log_p - b.log_p for a, b in zip(ours, theirs, strict=True)])
     assert 0 < np.abs(apart).mean() < 5e-2 and np.abs(apart).max() < 0.3

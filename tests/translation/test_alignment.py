@@ -20,7 +20,7 @@ from bytenmt.architectures.convs2s import model as convs2s
 from bytenmt.architectures.luong import model as luong
 from bytenmt.architectures.transformer import model as transformer
 from bytenmt.config.schema import parse_config
-from bytenmt.decoding.pytorch.reader import TorchReader
+from bytenmt.decoding.pytorch.scorer import TorchScorer
 from bytenmt.translation.alignment import CharacterLink, align_lines, link_characters, mean_weights
 from bytenmt.utf8 import BOS, EOS
 
@@ -44,8 +44,8 @@ IN_THE_TEXTS_ORDER = [
 FADING = ["luong-local-p"]  # a Gaussian after the softmax
 
 
-def readers(*models: Any) -> list[TorchReader]:
-    return [TorchReader([model], CPU) for model in models]
+def scorers(*models: Any) -> list[TorchScorer]:
+    return [TorchScorer([model], CPU) for model in models]
 
 
 def seen(model: Any, source: bytes, text: bytes, is_reversed: bool) -> np.ndarray:
@@ -93,13 +93,13 @@ def test_the_weights_are_those_of_the_prediction(name: str) -> None:
     """
     models = [build(CASES[name], seed, scale=2.0) for seed in (0, 1)]
     for chosen in (models[:1], models):
-        found = mean_weights(readers(*chosen), PAIRS)
+        found = mean_weights(scorers(*chosen), PAIRS)
         for (source, text), weights in zip(PAIRS, found, strict=True):
             assert weights.shape == (len(text), len(source) + 1)
             if text:
                 turned = CASES[name].get("reverse_source", False) and name not in IN_THE_TEXTS_ORDER
                 parts = [seen(model, source, text, turned) for model in chosen]
-                (layers,) = TorchReader(chosen[:1], CPU).attention_weights([(source, text)])
+                (layers,) = TorchScorer(chosen[:1], CPU).attention_weights([(source, text)])
                 assert np.allclose(np.mean([*layers.values()], axis=0), parts[0], atol=1e-6)
                 assert np.allclose(weights, np.mean(parts, axis=0), atol=1e-6)
                 if name not in FADING:
@@ -130,7 +130,7 @@ def test_characters_add_up_their_bytes(source_text: str, text: str, seed: int) -
 
 
 def test_pieces_are_told_in_the_places_of_the_line() -> None:
-    models = readers(small_model("bahdanau"))
+    models = scorers(small_model("bahdanau"))
     first, second = ("가나".encode(), "é 다".encode()), (b"cd", "x\U0001f600".encode())
     one, other = align_lines(models, [[(*first, b"")], [(*second, b"")]])
     (line, nothing) = align_lines(models, [[(*first, b" "), (*second, b"")], [(b"", b"", b"")]])

@@ -35,7 +35,7 @@ from bytenmt.decoding.engine import Engine
 from bytenmt.decoding.interface import Request, SearchOptions
 from bytenmt.decoding.pytorch.cuda_graph import Capture, CudaCapture, CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
-from bytenmt.decoding.pytorch.reader import TorchReader
+from bytenmt.decoding.pytorch.scorer import TorchScorer
 from bytenmt.decoding.scheduler import decode
 from bytenmt.training.losses import masked_loss
 from bytenmt.training.trainer import Trainer
@@ -150,7 +150,7 @@ def check_architecture(work: Work, config: Config, batch: Batch) -> None:
     sources = [batch.source[k, : n - 1].tobytes() for k, n in enumerate(batch.source_len)]
     texts = [batch.target[k, 1 : n + 1].tobytes() for k, n in enumerate(batch.target_len)]
     readings = [
-        TorchReader([one.model.eval()], one.device).score_texts(sources, texts)
+        TorchScorer([one.model.eval()], one.device).score_texts(sources, texts)
         for one in (here, there)
     ]
     errors = [np.abs(a.log_p - b.log_p).max() for a, b in zip(*readings, strict=True)]

@@ -71,19 +71,19 @@ def window_bits(runs: Sequence[Path], file: str) -> float:
     A byte is predicted from the bytes before it in its window and the one byte before that, as in
     nanoGPT's estimate of its loss, which draws such windows at random.
     """
-    reader = load_runs(runs, EngineSpec(AUTO, "cpu", "fp32")).make_reader()
+    scorer = load_runs(runs, EngineSpec(AUTO, "cpu", "fp32")).make_scorer()
     data = Path(file).read_bytes()
     log_p = 0.0
     for first in range(0, len(data), WINDOW_BYTES * N_PARALLEL_WINDOWS):
         starts = range(
             first, min(len(data), first + WINDOW_BYTES * N_PARALLEL_WINDOWS), WINDOW_BYTES
         )
-        readings = reader.score_texts(
+        all_scores = scorer.score_texts(
             None, [data[max(0, start - 1) : start + WINDOW_BYTES] for start in starts]
         )
         log_p += sum(
-            float(reading.log_p[int(start > 0) :].sum())
-            for start, reading in zip(starts, readings, strict=True)
+            float(one.log_p[int(start > 0) :].sum())
+            for start, one in zip(starts, all_scores, strict=True)
         )
     return -log_p / math.log(2) / max(1, len(data))
 

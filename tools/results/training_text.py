@@ -66,7 +66,7 @@ def _bits(runtime: Runtime, source: Path, target: Path) -> float:
     pairs = ParallelCorpus.from_texts(
         TextFile.from_bytes(lines[0], source), TextFile.from_bytes(lines[1], target)
     )
-    log_p = log_probabilities(runtime.make_reader(), pairs)
+    log_p = log_probabilities(runtime.make_scorer(), pairs)
     return bits_per_byte(log_p, np.asarray(pairs.target_lengths))
 
 

@@ -65,7 +65,7 @@ def load_translator(
 
 
 def load_runtime(run: Path, engine: str, threads: int) -> Any:
-    """Return loaded runs, whose reader scores texts and whose attention aligns them, in fp32."""
+    """Return loaded runs, whose scorer scores texts and whose attention aligns them, in fp32."""
     from bytenmt.decoding.interface import EngineSpec
     from bytenmt.decoding.loading import load_runs
 
@@ -290,13 +290,13 @@ def reading_outputs(folder: Path, engine: str) -> Iterator[tuple[str, Output]]:
     for name, model in MODELS.items():
         runtime = load_runtime(folder / "models" / name, engine, 1)
         given = sources if model.source else None
-        read = runtime.make_reader().score_texts(given, [text + b"\xff" for text in texts])
+        read = runtime.make_scorer().score_texts(given, [text + b"\xff" for text in texts])
         yield (
             f"{engine} | {name} | scores",
             [[one.log_p.tolist(), one.rank.tolist()] for one in read],
         )
         for number, attention in enumerate(
-            runtime.make_attention_readers() if model.source else ()
+            runtime.make_attention_scorers() if model.source else ()
         ):
             layers = attention.attention_weights(list(zip(sources, texts, strict=True)))
             weights = [{str(layer): part.tolist() for layer, part in one.items()} for one in layers]

@@ -45,7 +45,7 @@ from bytenmt.layers.embedding import OutputLayer
 from bytenmt.layers.fused_norm import norm_relu
 from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.layers.recurrent import GRU, LSTM, initialise, recurrent_layers
-from bytenmt.layers.rings import Clock, RingTaps, ring_capacity
+from bytenmt.layers.rings import Clock, Rings, RingTaps, ring_capacity
 from bytenmt.utf8 import EOS
 
 
@@ -61,9 +61,7 @@ class ByteNetState(NamedTuple):
     """State of the decoder between two bytes."""
 
     clock: Clock  # positions of the rows, and the rows whose rings hold their past
-    rings: tuple[
-        Tensor, ...
-    ]  # for each block, the last inputs of its convolution: (rows, capacity, d)
+    rings: Rings  # for each block, the last inputs of its convolution: (rows, capacity, d)
     hidden: tuple[Tensor, ...]  # h of each recurrent layer: (rows, 2d)
     recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
 
@@ -249,7 +247,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         rows, d, n_layers = len(columns) * beam, config.d_channels, config.decoder_recurrence
         sizes = [ring_capacity(config.kernel_width, r) for r in self.dilations]
         clock = Clock.start(rows, max(sizes, default=1), columns.device)
-        rings = tuple(columns.new_zeros(rows, size, d) for size in sizes)
+        rings = Rings(tuple(columns.new_zeros(rows, size, d) for size in sizes))
         hidden = tuple(columns.new_zeros(rows, 2 * d) for _ in range(n_layers))
         recent = self.embedding.start(rows, columns.device)
         return ByteNetState(clock, rings, hidden, recent)
@@ -266,7 +264,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
             x = x + columns if self.config.adds_columns else torch.cat([x, columns], dim=-1)
         k, rings, hidden = self.config.kernel_width, [], []
         taps = {r: RingTaps.from_clock(clock, t, k, r) for r in dict.fromkeys(self.dilations)}
-        for block, ring in zip(self.decoder.blocks, state.rings, strict=True):
+        for block, ring in zip(self.decoder.blocks, state.rings.buffers, strict=True):
             x, ring = block.causal(x, ring, taps[block.convolution.dilation])
             rings.append(ring)
         for layer, h in zip(self.decoder.layers, state.hidden, strict=True):
@@ -275,7 +273,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
             x = self.drop(x)
         logits: Tensor = self.decoder.output(torch.relu(self.decoder.head(x)))
         recent = self.embedding.advance(state.recent, tgt)
-        return logits, ByteNetState(clock.advance(t), tuple(rings), tuple(hidden), recent)
+        return logits, ByteNetState(clock.advance(t), Rings(tuple(rings)), tuple(hidden), recent)
 
     def _columns(self, memory: ByteNetMemory, positions: Tensor) -> Tensor:
         """The encoder column of each position: positions (rows, t) int64 -> (rows, t, d or 2d)."""

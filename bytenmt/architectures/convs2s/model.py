@@ -41,7 +41,7 @@ from bytenmt.architectures.convs2s.encoder import (
 )
 from bytenmt.layers.attention import attend, source_mask
 from bytenmt.layers.ngram_tables import RecentBytes
-from bytenmt.layers.rings import Clock, RingTaps, ring_capacity
+from bytenmt.layers.rings import Clock, Rings, RingTaps, ring_capacity
 from bytenmt.layers.weight_norm import scaled_linear
 from bytenmt.utf8 import N_IDS
 
@@ -60,9 +60,7 @@ class ConvS2SState(NamedTuple):
     """State of the decoder between two bytes."""
 
     clock: Clock  # positions of the rows, and the rows whose rings hold their past
-    rings: tuple[
-        Tensor, ...
-    ]  # for each layer, its convolution's last inputs: (rows, capacity, channels)
+    rings: Rings  # for each layer, its convolution's last inputs: (rows, capacity, channels)
     recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
 
 
@@ -153,11 +151,11 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
         rows = len(keys) * beam
         sizes = [ring_capacity(kernel_width, dilation) for _, kernel_width, dilation in layers]
         widths = [layers[0][0], *(channels for channels, _, _ in layers)]
-        rings = tuple(
+        buffers = tuple(
             keys.new_zeros(rows, size, width) for size, width in zip(sizes, widths, strict=False)
         )
         recent = self.embedding.start(rows, keys.device)
-        return ConvS2SState(Clock.start(rows, max(sizes), keys.device), rings, recent)
+        return ConvS2SState(Clock.start(rows, max(sizes), keys.device), Rings(buffers), recent)
 
     def forward_aligned(
         self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState
@@ -177,7 +175,7 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
         taps = {shape: RingTaps.from_clock(clock, t, *shape) for shape in dict.fromkeys(shapes)}
         x = self.decoder.input(g)
         rings, weights = [], dict[int, Tensor]()
-        stack = zip(self.decoder.layers, state.rings, shapes, strict=True)
+        stack = zip(self.decoder.layers, state.rings.buffers, shapes, strict=True)
         for number, (layer, ring, shape) in enumerate(stack, start=1):
             h, ring = layer.causal(x, ring, taps[shape])
             h, a = layer.attend(h, g, memory, mask)
@@ -187,4 +185,4 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
             rings.append(ring)
         logits: Tensor = self.decoder.output(self.drop(self.decoder.last(x)))
         recent = self.embedding.advance(state.recent, tgt)
-        return logits, ConvS2SState(clock.advance(t), tuple(rings), recent), weights
+        return logits, ConvS2SState(clock.advance(t), Rings(tuple(rings)), recent), weights

@@ -27,7 +27,7 @@ from bytenmt.architectures.transformer.config import TransformerConfig
 from bytenmt.layers.attention import source_mask
 from bytenmt.layers.embedding import OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
-from bytenmt.layers.rings import Clock, RingTaps
+from bytenmt.layers.rings import Clock, Rings, RingTaps
 from bytenmt.layers.weight_norm import scaled_linear
 
 BASE = 10_000.0  # of the rotary angles: the slowest pair of channels turns once in 2 pi BASE bytes
@@ -47,9 +47,7 @@ class TransformerState(NamedTuple):
     """State of the decoder between two bytes."""
 
     clock: Clock  # positions of the rows, and the rows whose rings hold their past
-    rings: tuple[
-        Tensor, ...
-    ]  # of each layer (rows, window, 2 d_model): keys and values of the last bytes
+    rings: Rings  # of each layer (rows, window, 2 d_model): keys and values of the last bytes
     recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
 
 
@@ -211,10 +209,9 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
         """Return the first state, with empty rings; see Model.start."""
         rows, device = len(memory.source_len) * beam, memory.source_len.device
         shape = rows, self.config.window, 2 * self.config.d_model
-        rings = tuple(self.embedding.weight.new_zeros(shape) for _ in self.decoder.layers)
-        return TransformerState(
-            Clock.start(rows, shape[1], device), rings, self.embedding.start(rows, device)
-        )
+        buffers = tuple(self.embedding.weight.new_zeros(shape) for _ in self.decoder.layers)
+        recent = self.embedding.start(rows, device)
+        return TransformerState(Clock.start(rows, shape[1], device), Rings(buffers), recent)
 
     def forward(
         self, tgt: Tensor, memory: TransformerMemory, state: TransformerState
@@ -256,7 +253,9 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
         has_memory = memory.keys[0].shape[1] > 0
         mask = source_mask(memory.source_len, memory.keys[0].shape[1])
         rings, weights = [], list[Tensor]()
-        for number, (layer, ring) in enumerate(zip(self.decoder.layers, state.rings, strict=True)):
+        for number, (layer, ring) in enumerate(
+            zip(self.decoder.layers, state.rings.buffers, strict=True)
+        ):
             query, new = layer.self_attention.project(x, rotation)
             kept, ring = taps.append(new, ring)
             rings.append(ring)
@@ -269,7 +268,7 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
             x = x + self.drop(layer.feed_forward(x))
         logits: Tensor = self.decoder.output(self.decoder.norm(x))
         recent = self.embedding.advance(state.recent, tgt)
-        return logits, TransformerState(clock.advance(t), tuple(rings), recent), weights
+        return logits, TransformerState(clock.advance(t), Rings(tuple(rings)), recent), weights
 
     def _blocks(self, position: Tensor, t: int, n_old: int) -> list[QueryBlock]:
         """Split a chunk of t bytes from position (rows,) on into blocks of queries, behind n_old

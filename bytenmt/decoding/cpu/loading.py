@@ -12,7 +12,7 @@ from bytenmt.checkpoints.weights import StoredWeights, restore_weights
 from bytenmt.decoding.cpu.compilation import compile_kernels
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.packing import PackedModel, pack_model
-from bytenmt.decoding.cpu.reader import CpuReader
+from bytenmt.decoding.cpu.scorer import CpuScorer
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.loading import EngineFunctions, engine_functions, n_threads
 from bytenmt.reporter import Reporter
@@ -38,8 +38,8 @@ def load_numba(
         _check_programs(stored)
     threads = n_threads(spec)
     make_engine = partial(NumbaEngine, threads=threads)
-    make_reader = partial(CpuReader, threads=threads)
-    return engine_functions(stored, spec, pack, make_engine, make_reader)
+    make_scorer = partial(CpuScorer, threads=threads)
+    return engine_functions(stored, spec, pack, make_engine, make_scorer)
 
 
 def _check_programs(stored: Sequence[tuple[Path, StoredWeights]]) -> None:

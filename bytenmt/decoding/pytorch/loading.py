@@ -17,7 +17,7 @@ from bytenmt.decoding.interface import EngineSpec, SearchOptions
 from bytenmt.decoding.loading import EngineFunctions, engine_functions
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import PyTorchEngine, TorchEngine
-from bytenmt.decoding.pytorch.reader import TorchReader
+from bytenmt.decoding.pytorch.scorer import TorchScorer
 from bytenmt.reporter import Reporter
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -58,5 +58,5 @@ def _load(
         compile_search(reporter)
         return engine(models, options, capacity, device)
 
-    make_reader = partial(TorchReader, device=device)
-    return engine_functions(stored, spec, build_model, make_engine, make_reader)
+    make_scorer = partial(TorchScorer, device=device)
+    return engine_functions(stored, spec, build_model, make_engine, make_scorer)

@@ -69,7 +69,7 @@ class ForcedText(NamedTuple):
 
     p is 0 if there is a search. text (p, c) uint8: the bytes. n_text, n_read (p,) int64: their
     number, and how many have been scored. most (1,) int64: bytes of a text that one pass reads at
-    most. log_p (p, c) float64, rank (p, c) int64: results, see reading.Reading. attention (p, c, l,
+    most. log_p (p, c) float64, rank (p, c) int64: results, see scorer.TextScores. attention (p, c, l,
     s) float32: the weights of l attention instructions over s source columns; l is 0 if they are
     not recorded.
     """

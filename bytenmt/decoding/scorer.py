@@ -1,6 +1,6 @@
-"""The interface of readers, which score fixed texts: log-probability and rank of every byte.
+"""The interface of scorers, which score fixed texts: log-probability and rank of every byte.
 
-A reader is the counterpart of an engine, which searches for the bytes.
+A scorer is the counterpart of an engine, which searches for the bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 Weights = npt.NDArray[np.float32]
 
 
-class Reading(NamedTuple):
+class TextScores(NamedTuple):
     """The scores of a fixed text of n bytes by a model.
 
     log_p: (n,) float64, natural log-probability of each byte given those before it. rank: (n,)
@@ -32,7 +32,7 @@ class Stream(Protocol):
     There is no EOS: all 256 byte values are data.
     """
 
-    def read(self, data: bytes) -> Reading:
+    def read(self, data: bytes) -> TextScores:
         """Return the scores of the next bytes of the text, at least one, given all bytes of earlier
         calls.
 
@@ -41,14 +41,16 @@ class Stream(Protocol):
         ...
 
 
-class Reader(Protocol):
+class Scorer(Protocol):
     """Protocol: scores fixed texts by one model, or by the mean probabilities of several."""
 
     def open_stream(self) -> Stream:
         """Return a new stream, which scores one text from its beginning."""
         ...
 
-    def score_texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
+    def score_texts(
+        self, sources: Sequence[bytes] | None, texts: Sequence[bytes]
+    ) -> list[TextScores]:
         """Return the scores of each text, in their order.
 
         texts: none empty, each from its first byte on; EOS is scored only where a text ends with
@@ -63,6 +65,6 @@ class Reader(Protocol):
 
         Weights are float32 (bytes of the text, bytes of the source + 1): how much the prediction of
         each byte attends to each source byte and, last, to its EOS. pairs: without EOS, no text
-        empty. Only for a reader of a single model that has attention.
+        empty. Only for a scorer of a single model that has attention.
         """
         ...

@@ -1,4 +1,4 @@
-"""Score given texts with plain PyTorch, on any device: the reference for the CPU engine's reader."""
+"""Score given texts with plain PyTorch, on any device: the reference for the CPU engine's scorer."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from torch import Tensor
 
 from bytenmt.architectures.base import Model, logits_to_log_p, pick_bytes
 from bytenmt.decoding.pytorch.forward import pad_texts
-from bytenmt.decoding.reading import Reading, Weights
+from bytenmt.decoding.scorer import TextScores, Weights
 from bytenmt.utf8 import BOS, EOS
 
 CELLS = 1 << 14  # bytes of texts and sources that are read together, padding included
 
 
 class TorchStream:
-    """A reading.Stream by PyTorch: scores a text without a source as it arrives. models: see
-    TorchReader."""
+    """A scorer.Stream by PyTorch: scores a text without a source as it arrives. models: see
+    TorchScorer."""
 
     def __init__(self, models: Sequence[Model[Any, Any]], device: torch.device) -> None:
         self._models, self._device = models, device
@@ -32,7 +32,7 @@ class TorchStream:
         self._last = BOS
 
     @torch.no_grad()
-    def read(self, data: bytes) -> Reading:
+    def read(self, data: bytes) -> TextScores:
         """Return the natural log-probability and the rank of each of the next bytes of the text.
 
         data: at least one byte; it continues the data of earlier calls, and each byte is scored
@@ -46,11 +46,11 @@ class TorchStream:
             each.append(logits)
         self._last = data[-1]
         log_p, rank = score_bytes(each, truth)
-        return Reading(log_p[0].cpu().numpy(), rank[0].cpu().numpy())
+        return TextScores(log_p[0].cpu().numpy(), rank[0].cpu().numpy())
 
 
-class TorchReader:
-    """A reading.Reader by PyTorch: scores fixed texts, without a search.
+class TorchScorer:
+    """A scorer.Scorer by PyTorch: scores fixed texts, without a search.
 
     models: in evaluation mode on the device, in their final precision; several form an ensemble.
     """
@@ -63,11 +63,13 @@ class TorchReader:
         return TorchStream(self._models, self._device)
 
     @torch.no_grad()
-    def score_texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
+    def score_texts(
+        self, sources: Sequence[bytes] | None, texts: Sequence[bytes]
+    ) -> list[TextScores]:
         """Return log-probability and rank of each text's bytes, given its source; see
-        reading.Reader."""
+        scorer.Scorer."""
         ended = [b"" if sources is None else sources[i] + bytes([EOS]) for i in range(len(texts))]
-        readings: dict[int, Reading] = {}
+        all_scores: dict[int, TextScores] = {}
         for group in batches([(len(text), len(ended[i])) for i, text in enumerate(texts)]):
             sources_of_group = pad_texts([ended[i] for i in group], self._device)
             truth, _ = pad_texts([texts[i] for i in group], self._device)
@@ -78,13 +80,13 @@ class TorchReader:
                 each.append(model(read, memory, model.start(memory))[0])
             log_p, rank = (part.cpu().numpy() for part in score_bytes(each, truth))
             for row, i in enumerate(group):
-                readings[i] = Reading(log_p[row, : len(texts[i])], rank[row, : len(texts[i])])
-        return [readings[i] for i in range(len(texts))]
+                all_scores[i] = TextScores(log_p[row, : len(texts[i])], rank[row, : len(texts[i])])
+        return [all_scores[i] for i in range(len(texts))]
 
     @torch.no_grad()
     def attention_weights(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
         """Return weights (bytes of text, bytes of source + 1) of each pair by layer; see
-        reading.Reader."""
+        scorer.Scorer."""
         (model,) = self._models
         weights_of_pairs: dict[int, dict[int, Weights]] = {}
         for group in batches([(len(text), len(source) + 1) for source, text in pairs]):

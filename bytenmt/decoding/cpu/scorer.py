@@ -14,7 +14,7 @@ from bytenmt.decoding.cpu.packing import PackedModel
 from bytenmt.decoding.cpu.session import ModelSession
 from bytenmt.decoding.cpu.thread_team import ThreadTeam
 from bytenmt.decoding.interface import SearchOptions
-from bytenmt.decoding.reading import Reading, Weights
+from bytenmt.decoding.scorer import TextScores, Weights
 from bytenmt.decoding.search.state import FREE, RUNNING, ForcedText, SearchParams, SearchState
 from bytenmt.ngram_hash import START
 from bytenmt.utf8 import BOS
@@ -86,11 +86,11 @@ class _TextBatch:
                 self._team.run_timed(partial(model.run_steps, search, self._params, which, n_now))
         search.state[:] = FREE
 
-    def reading(self, slot: int) -> Reading:
+    def scores(self, slot: int) -> TextScores:
         """Return the scores of the text that was read in a slot."""
         forced = self._search.forced
         n = int(forced.n_text[slot])
-        return Reading(forced.log_p[slot, :n].copy(), forced.rank[slot, :n].copy())
+        return TextScores(forced.log_p[slot, :n].copy(), forced.rank[slot, :n].copy())
 
     def attention(self, slot: int, columns: int) -> list[Weights]:
         """Return the attention weights of each layer over the first `columns` columns."""
@@ -108,22 +108,22 @@ class _TextBatch:
 
 
 class CpuStream:
-    """A reading.Stream on the CPU: scores a text without a source as it arrives."""
+    """A scorer.Stream on the CPU: scores a text without a source as it arrives."""
 
     def __init__(self, packed: Sequence[PackedModel], team: ThreadTeam) -> None:
         self._batch = _TextBatch(packed, 1, _shape(packed)[1], team)
         self._batch.start_texts([None])
 
-    def read(self, data: bytes) -> Reading:
+    def read(self, data: bytes) -> TextScores:
         """Return log-probability and rank of the text's next bytes, at least one, given all before."""
         self._batch.make_room(len(data))
         self._batch.read(0, data)
         self._batch.run()
-        return self._batch.reading(0)
+        return self._batch.scores(0)
 
 
-class CpuReader:
-    """A reading.Reader on the CPU: scores fixed texts by packed models; several form an ensemble.
+class CpuScorer:
+    """A scorer.Scorer on the CPU: scores fixed texts by packed models; several form an ensemble.
 
     The scores of a text have the same bits whatever is read beside it, on any number of threads.
     """
@@ -135,17 +135,19 @@ class CpuReader:
         """Return a new stream, which scores one text as it arrives."""
         return CpuStream(self._packed, self._team)
 
-    def score_texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
+    def score_texts(
+        self, sources: Sequence[bytes] | None, texts: Sequence[bytes]
+    ) -> list[TextScores]:
         """Return log-probability and rank of each text's bytes, given its source; see
-        reading.Reader."""
-        readings: dict[int, Reading] = {}
+        scorer.Scorer."""
+        all_scores: dict[int, TextScores] = {}
         for batch, group in self._groups(sources, texts):
-            readings.update((which, batch.reading(slot)) for slot, which in enumerate(group))
-        return [readings[i] for i in range(len(texts))]
+            all_scores.update((which, batch.scores(slot)) for slot, which in enumerate(group))
+        return [all_scores[i] for i in range(len(texts))]
 
     def attention_weights(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
         """Return weights (bytes of text, bytes of source + 1) of each pair by layer; see
-        reading.Reader."""
+        scorer.Scorer."""
         (packed,) = self._packed
         program, sources = packed.program, [source for source, _ in pairs]
         weights_of_pairs: dict[int, dict[int, Weights]] = {}
