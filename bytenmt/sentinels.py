@@ -6,9 +6,9 @@ such symbols sentinels: Raffel et al. 2020, section 3.1.4.)
 
 Kept spans are what the patterns of span_classes.py find, what a user's patterns find, terms of a
 glossary, and the inline codes of documents. Of overlapping matches the longest is kept, then the
-earliest. Spans with nothing between them share a sentinel. As Python text, sentinel k is the lone surrogate that
-stands for its byte, so that `text.encode("utf-8", "surrogateescape")` gives the byte: see to_bytes
-and to_text.
+earliest. Spans with nothing between them share a sentinel. As Python text, sentinel k is the lone
+surrogate that stands for its byte, so that `text.encode("utf-8", "surrogateescape")` gives the
+byte: see to_bytes and to_text.
 """
 
 from __future__ import annotations
