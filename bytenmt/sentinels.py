@@ -6,9 +6,9 @@ such symbols sentinels: Raffel et al. 2020, section 3.1.4.)
 
 Kept spans are what the patterns of span_classes.py find, what a user's patterns find, terms of a
 glossary, and the inline codes of documents. Of overlapping matches the longest is kept, then the
-earliest. Spans with nothing between them share a sentinel. As Python text, sentinel k is the lone surrogate that
-stands for its byte, so that `text.encode("utf-8", "surrogateescape")` gives the byte: see to_bytes
-and to_text.
+earliest. Spans with nothing between them share a sentinel. As Python text, sentinel k is the lone
+surrogate that stands for its byte, so that `text.encode("utf-8", "surrogateescape")` gives the
+byte: see to_bytes and to_text.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from typing import NamedTuple
 
 from bytenmt.errors import SettingError
 from bytenmt.kernel_constants import FIRST_SENTINEL, N_SENTINELS
-from bytenmt.span_classes import SPAN_CLASSES, TRIGGER
+from bytenmt.span_classes import SPAN_CLASSES
 
 SENTINELS = bytes(range(FIRST_SENTINEL, FIRST_SENTINEL + N_SENTINELS))
-PATTERNS = {kind.name: kind.patterns for kind in SPAN_CLASSES}
+PATTERNS = {spans.name: spans.patterns for spans in SPAN_CLASSES}
 CLASSES = tuple(PATTERNS)
-_TRIGGER = re.compile(TRIGGER)
+# Most sentences have no span of any class, and this finds nothing in them.
+_TRIGGER = re.compile("|".join(spans.trigger for spans in SPAN_CLASSES))
 _TAG_NAME = re.compile(r"<(/?)([A-Za-z0-9][^\s/>]*+)?[^<>]*?(/?)>")
 # Elements of HTML without an end tag.
 _VOID = frozenset(
@@ -84,13 +85,27 @@ def find_spans(text: str, patterns: Sequence[re.Pattern[str]] = compile_patterns
 
     Of overlapping matches the longest is taken, of equally long ones the earliest.
     """
-    if patterns is _ALL_PATTERNS and not _TRIGGER.search(text):
-        return []
+    if patterns is _ALL_PATTERNS:
+        patterns = _triggered_patterns(text)
     matches = {match.span() for pattern in patterns for match in pattern.finditer(text)}
     return drop_overlaps(matches)
 
 
 _ALL_PATTERNS = compile_patterns()
+_TRIGGERED_PATTERNS = [
+    (re.compile(spans.trigger), compile_patterns((spans.name,))) for spans in SPAN_CLASSES
+]
+
+
+def _triggered_patterns(text: str) -> list[re.Pattern[str]]:
+    """Return the patterns of the classes whose trigger is in a text; no other one matches there."""
+    if not _TRIGGER.search(text):
+        return []
+    chosen = list[re.Pattern[str]]()
+    for trigger, patterns in _TRIGGERED_PATTERNS:
+        if trigger.search(text):
+            chosen += patterns
+    return chosen
 
 
 def drop_overlaps(matches: Iterable[tuple[int, int]]) -> list[Span]:

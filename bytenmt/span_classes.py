@@ -14,7 +14,7 @@ from typing import NamedTuple
 # models work with it, since they see no more of a span than its sentinel; but `--keep` keeps all
 # classes by default, so that their translations change.
 PATTERNS_VERSION = 4
-PATTERNS_DIGEST = "bb46107d2618b073"  # of the patterns of this version, see digest_of_patterns
+PATTERNS_DIGEST = "74b1538c08e45f5d"  # of the patterns of this version, see digest_of_patterns
 
 
 class SpanClass(NamedTuple):
@@ -23,8 +23,10 @@ class SpanClass(NamedTuple):
     name: str
     # What it keeps, as the row of docs/constraints.md says it.
     description: str
+    # A cheap regular expression that matches in every text in which one of the patterns does.
+    trigger: str
     # Regular expressions. Possessive quantifiers (*+, ++, ?+) keep the time of a search
-    # proportional to the text. TRIGGER matches in every text in which one of them does.
+    # proportional to the text.
     patterns: tuple[str, ...]
     # Sample texts, at least two: what all classes together keep in them stands in ⟦ and ⟧.
     kept: tuple[str, ...]
@@ -85,7 +87,7 @@ _MODIFIER = (
 _KEY = (
     r"(?:F\d{1,2}|Enter|Return|Tab|Esc(?:ape)?|Del(?:ete)?|Space|Home|End|Page ?(?:Up|Down)|PgUp"
     r"|PgDn|Up|Down|Left|Right|Backspace|Insert|Ins|Plus|Minus|Click|[A-Z0-9](?![A-Za-z0-9])"
-    r"|[+\-,./\\])"
+    r"|[+\-,./\\](?![A-Za-z]))(?! [Cc]lick)"
 )
 _KEYS = rf"(?:{_MODIFIER} ?[+-] ?){{1,30}}+{_KEY}"
 # Arrows, shapes, emoji, ℹ and currencies.
@@ -102,6 +104,7 @@ SPAN_CLASSES: tuple[SpanClass, ...] = (
     SpanClass(
         "tags",
         '`<b>`, `</b>`, `<br/>`, `<a href="…">`, comments, and with numbers `<1>`, `</1>`',
+        r"<",
         (
             rf"</?{_NAME}{_ATTRIBUTES}\s*+/?>",  # <b>, <a href="…">, <x id="1"/>, </b>
             r"</?>|</?\d{1,3}\s*+/?>|<\?>",  # <>…</> and <1>…</1> of React, <?> of LibreOffice
@@ -119,6 +122,7 @@ SPAN_CLASSES: tuple[SpanClass, ...] = (
         "placeholders",
         "`%s`, `%1$s`, `%(name)d`, `{0}`, `{name}`, `{{name}}`, `${name}`, `$NAME`, `$1`,"
         " `$t(menu.open)`, `%NAME%`, `[X7X]`, `` `code` ``",
+        r"[{$%\[`\\#~]|\*\||__|xx\d|:[a-z0-9_+-]|@:",
         (
             # {{name}}, {name}, {0}, { $count }, ${name}
             r"\{\{\{?[^{}]*+\}\}\}?|[$#%@]?\{[^{}]{0,80}+\}",
@@ -167,6 +171,7 @@ SPAN_CLASSES: tuple[SpanClass, ...] = (
     SpanClass(
         "urls",
         "addresses on the web, with or without `https://`, and queries such as `?page=2`",
+        r"://|www\.|\.[a-z]|\?[A-Za-z_]",
         (
             rf"[A-Za-z][A-Za-z0-9+.-]{{1,20}}://(?:{_PATH})?",
             rf"{_BEGIN}www\.{_DOMAIN}[A-Za-z]{{2,}}(?:/{_PATH})?",
@@ -184,6 +189,7 @@ SPAN_CLASSES: tuple[SpanClass, ...] = (
     SpanClass(
         "emails",
         "addresses of e-mail",
+        r"@",
         (rf"(?:mailto:)?(?<![{_L}.+-])[{_L}][{_L}.+-]*+@{_DOMAIN}[A-Za-z]{{2,}}",),
         (
             '⟦<a href="mailto:a@b.org">⟧⟦a@b.org⟧⟦</a>⟧',
@@ -196,6 +202,7 @@ SPAN_CLASSES: tuple[SpanClass, ...] = (
     SpanClass(
         "paths",
         "`/etc/hosts`, `C:\\Windows`, `README.md`, `*.txt`",
+        r"[/\\]|\.[a-zM]",
         (
             # /etc/hosts, ~/.config, ./a
             rf"(?<![\w/.<%°…€£¥₩₹)-]){_NOT_CLOSED}(?:~|\.{{1,2}})?/[{_L}.+@-]*[{_L}@+-]"
@@ -227,13 +234,14 @@ SPAN_CLASSES: tuple[SpanClass, ...] = (
     SpanClass(
         "options",
         "`--help`, `-o FILE`, `-Dkey.name=value`",
+        r"(?<!\w)-[A-Za-z]",
         (
             # --help, -o FILE, --size <n>, --colour=never; not the second part of a German compound,
             # as in "Kosten- und -zeiten", and after a slash no ending, as in "Mitarbeiter/-innen"
             rf"(?<![^\s({_QUOTES}\[|/,<=:])(?<!::){_NOT_CLOSED}"
             r"(?!(?:(?<=und )|(?<=oder )|(?<=bis )|(?<=sowie )|(?<=bzw\. ))"
-            r"-[A-Z]?[a-z]{2,}(?![\w=]))"
-            r"(?!(?<=[^\W\d_]/)-[a-z]{2,}(?![\w=]))"
+            r"-(?:[A-Z]?[a-z]{2,}|[A-Z]{2,}s?)(?![\w=]))"
+            r"(?!(?<=[^\W\d_]/)-[A-Z]?[a-z]{2,}(?![\w=]))"
             rf"--?[A-Za-z][A-Za-z0-9_-]*+(?:\.[A-Za-z][A-Za-z0-9_-]*+)*+{_END}"
             rf"(?:[ =](?:[A-Z][A-Z_-]*[A-Z](?![{_L}-])|<[{_L}-]{{1,30}}>)|=[{_L}./:-]*[{_L}])?",
         ),
@@ -252,6 +260,7 @@ SPAN_CLASSES: tuple[SpanClass, ...] = (
     SpanClass(
         "keys",
         "`Ctrl+Shift+P`, `F5`, and the `&` of `&File`",
+        r"[A-Za-z⌘⌥⇧] ?[+-] ?[A-Z0-9+,./\\-]|F\d|&",
         (
             rf"(?<![A-Za-z]){_KEYS}(?![a-zäöüß])|(?:\\t|\t){_KEYS}",
             rf"(?:\\t|\t)F\d{{1,2}}{_END}|{_BEGIN}F\d{{1,2}}{_END}",
@@ -265,11 +274,13 @@ SPAN_CLASSES: tuple[SpanClass, ...] = (
             "⟦<kbd>⟧Ctrl⟦</kbd>⟧+⟦<kbd>⟧C⟦</kbd>⟧",
             "⟦F5⟧를 누르거나 ⟦Ctrl+C⟧로 복사하십시오",
         ),
-        ("AT&T, R&D, Smith & Sons, #&1, T&Ms and TM&Xs", "F-16 UTF-8 C++ C#"),
+        ("AT&T, R&D, Smith & Sons, #&1, T&Ms and TM&Xs, Strg-/Meta-Taste", "F-16 UTF-8 C++ C#"),
     ),
     SpanClass(
         "codes",
         "`MP3`, `0xFF`, UUIDs, versions such as `1.2.3` and `TLS 1.2`, `snake_case`, `name()`",
+        r"\d[A-Z]|[A-Z]\d|0x|[0-9a-f]{7}|[0-9A-Fa-f]{8}-|\d\.\d|[A-Z][A-Z][ /]\d|\.[a-z_]|_"
+        r"|\(\)|<su",
         (
             # A1, MP3, H264
             rf"(?<![{_L}.])(?:[A-Z](?=[A-Z0-9]*\d)|\d+[A-Z][A-Z0-9])[A-Z0-9]*+(?:-[A-Z0-9]+)*{_END}",
@@ -312,6 +323,7 @@ SPAN_CLASSES: tuple[SpanClass, ...] = (
     SpanClass(
         "numbers",
         "of five digits and more, telephone numbers, dates such as `2026-01-31`, `$1,299.50`",
+        r"\d{5}|\+\d|\d-\d|[$€£]\d",
         (
             rf"(?<![{_L}.,])\d{{5,}}+{_END}(?![.,]\d)",  # long digit strings
             rf"(?<![{_L}+])\+\d{{1,3}}[ /(-]?[\d ()/-]{{5,18}}\d{_END}",  # telephone numbers
@@ -319,12 +331,12 @@ SPAN_CLASSES: tuple[SpanClass, ...] = (
             rf"(?<![{_L}-])\d{{4}}-\d{{2}}-\d{{2}}"
             rf"(?:[T ]\d{{2}}:\d{{2}}(?::\d{{2}})?+Z?)?(?![{_L}-])",
             # $1,299.50
-            rf"{_BEGIN}[$€£]\d{{1,3}}(?:,\d{{3}})*+\.\d{{2}}{_END}(?![.,]\d)",
+            rf"{_BEGIN}[$€£]\d{{1,3}}(?:,\d{{3}})++\.\d{{2}}{_END}(?![.,]\d)",
         ),
         (
             "⟦+49 30 1234567⟧ | ⟦12345⟧ | ⟦2024-05-17⟧ | ⟦2024-05-17T10:00Z⟧",
             "⟦2024-05-17 10:00:00⟧",
-            "It costs ⟦$1,299.50⟧ or ⟦$1.50⟧, not $2,000.",
+            "It costs ⟦$1,299.50⟧, not $2,000 or $1.50.",
             "⟦12345⟧를 더하고 ⟦2024-05-17⟧까지",
         ),
         ("3-4, 10-20 and 1999", "각 2024년 5월 17일"),
@@ -332,6 +344,7 @@ SPAN_CLASSES: tuple[SpanClass, ...] = (
     SpanClass(
         "signs",
         "arrows, emoji, currencies, `©`",
+        rf"[\u20e3{_SIGNS}]",
         (rf"(?:[{_SIGNS}]|[0-9#*]\ufe0f?\u20e3)++",),
         (
             "⟦✓⟧ done, 5 ⟦€⟧, Windows⟦®⟧, ⟦▾⟧, ⟦→⟧, ⟦👩‍🚀⟧ and ⟦👍🏽⟧, ⟦ℹ⟧ Info",
@@ -342,20 +355,15 @@ SPAN_CLASSES: tuple[SpanClass, ...] = (
     SpanClass(
         "entities",
         "`&amp;`, `&#160;`",
+        r"&",
         (r"&(?:#\d{1,7}|#x[0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});",),
         ("⟦&nbsp;⟧ ⟦&#160;⟧ ⟦&#xA0;⟧ AT&T", "Tom ⟦&amp;⟧ Anna, 5 ⟦&lt;⟧ 6"),
         ("R & D; S&P; no", "a &; b"),
     ),
 )
-# A text in which this finds nothing has no span of any class: most sentences.
-TRIGGER = (
-    rf"[<>{{}}\[\]$%@`\\_~#&*\u20e3{_SIGNS}]|\d[A-Z]|[A-Z]\d|\d{{5}}|[:/][\w/+@-]|/[.~]|\.\w|\(\)|--"
-    r"|(?<!\w)-\w|[+]\d|\d-\d|[A-Za-z] ?[+-] ?[A-Z0-9+,./\\-]|[0-9a-f]{7}|v\d|0x|xx\d|\?[A-Za-z_]|://"
-    r"|[A-Z][A-Z][ /]\d"
-)
 
 
 def digest_of_patterns() -> str:
     """Return a digest of the patterns of all classes, which another PATTERNS_VERSION goes with."""
-    patterns = [TRIGGER, *(pattern for kind in SPAN_CLASSES for pattern in kind.patterns)]
+    patterns = [pattern for spans in SPAN_CLASSES for pattern in spans.patterns]
     return hashlib.sha256("\n".join(patterns).encode()).hexdigest()[:16]
