@@ -10,6 +10,8 @@ from typing import Annotated, Literal, NamedTuple, TypeVar
 
 from msgspec import Meta, Struct
 
+from bytenmt.architectures.cells import CELLS, Cell
+
 T = TypeVar("T")
 Dropout = Annotated[float, Meta(ge=0.0, lt=1.0)]
 # Bounds of a model's sizes, far beyond what anybody trains: a configuration may come from a
@@ -19,12 +21,6 @@ Layers = Annotated[int, Meta(ge=1, le=256)]
 OwnLayers = Annotated[
     int, Meta(ge=0, le=256)
 ]  # of encoder or decoder alone; 0: the number given for both
-Reset = Literal[
-    "before", "after"
-]  # whether a GRU resets its state before or after the product with it
-OwnReset = Literal[
-    "shared", "before", "after"
-]  # of one side alone; shared: the value given for both
 NGRAM_ROWS = 1 << 13  # of each table of n-grams, by default
 Kernel = Annotated[int, Meta(ge=1, le=1 << 10)]
 Dilation = Annotated[int, Meta(ge=1, le=1 << 12)]
@@ -157,19 +153,19 @@ class StackedSection(LayeredSection, frozen=True, kw_only=True):
     d_hidden: Width  # units of each layer
 
     @property
-    def n_parts(self) -> int:
-        """Vectors (d_hidden,) in the state of a layer: 1 for a GRU's h, 2 for an LSTM's h and c."""
-        return 2
+    def recurrent_cell(self) -> Cell:
+        """The cell of the layers of encoder and decoder."""
+        return CELLS["lstm"]
 
     @property
     def n_states(self) -> int:
         """Vectors (d_hidden,) in the state of the decoder, all layers together."""
-        return self.n_parts * self.decoder_depth
+        return self.recurrent_cell.n_parts * self.decoder_depth
 
     @property
     def n_encoder_states(self) -> int:
         """Vectors (d_hidden,) in the state of the encoder, all layers together."""
-        return self.n_parts * self.encoder_depth
+        return self.recurrent_cell.n_parts * self.encoder_depth
 
     def first_states(self, final: Sequence[T]) -> tuple[T, ...]:
         """Choose the states that the decoder's layers start from: h of each layer, then c of each.
@@ -178,8 +174,8 @@ class StackedSection(LayeredSection, frozen=True, kw_only=True):
         correspond, and so on downwards; decoder layers without a counterpart start from the
         encoder's lowest.
         """
-        depth, below = self.encoder_depth, self.encoder_depth - self.decoder_depth
+        depth = self.encoder_depth
+        below = depth - self.decoder_depth
         layers = [max(0, layer + below) for layer in range(self.decoder_depth)]
-        return tuple(
-            final[depth * part + layer] for part in range(self.n_parts) for layer in layers
-        )
+        parts = range(self.recurrent_cell.n_parts)
+        return tuple(final[depth * part + layer] for part in parts for layer in layers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from bytenmt.architectures.bahdanau.config import BahdanauConfig
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter
-from bytenmt.program.instructions import GruFlag, Op, RowKind
+from bytenmt.program.instructions import Op, RowKind
 from bytenmt.program.layers import write_gru_step, write_maxout
 
 
@@ -28,11 +28,11 @@ def write_program(config: BahdanauConfig, writer: ModelWriter) -> ModelProgram:
         v = step.vector("decoder.score.v", config.d_attention)
         step.emit(Op.ATTEND_ADDITIVE, x.part(d_embedding, d_context), query, w=v, m=0, v=1)
     after = step.register(d)
-    write_gru_step(
-        step, after, before, x, "decoder.cell", GruFlag.UPDATE_TAKES, None if config.source else 0
-    )
     if config.source:
+        write_gru_step(step, after, before, x, "decoder.cell", update="take")
         step.emit(Op.WRITE_STATE, a=after, k=0)
+    else:
+        write_gru_step(step, after, before, x, "decoder.cell", update="take", state=0)
     if config.read_out == "current":
         step.emit(Op.COPY, before, after)
     maxed = write_maxout(step, seen, "decoder.maxout", config.d_maxout)
@@ -50,16 +50,14 @@ def _write_encoder(config: BahdanauConfig, writer: ModelWriter) -> None:
     writer.embed(encode, x)
     for layer in range(config.n_encoder_layers):
         name = f"encoder.above.{layer - 1}" if layer else "encoder"
-        annotations, turned, backwards = (
-            encode.register(2 * d),
-            encode.register(x.width),
-            encode.register(d),
-        )
+        annotations = encode.register(2 * d)
+        turned = encode.register(x.width)
+        backwards = encode.register(d)
         forwards = annotations.part(0, d)
-        write_gru_step(encode, forwards, forwards, x, f"{name}.forwards", GruFlag.UPDATE_TAKES, 0)
+        write_gru_step(encode, forwards, forwards, x, f"{name}.forwards", update="take", state=0)
         encode.emit(Op.TURN, turned, x)
         write_gru_step(
-            encode, backwards, backwards, turned, f"{name}.backwards", GruFlag.UPDATE_TAKES, 0
+            encode, backwards, backwards, turned, f"{name}.backwards", update="take", state=0
         )
         encode.emit(Op.TURN, annotations.part(d, d), backwards)
         x = annotations

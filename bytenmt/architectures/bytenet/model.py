@@ -38,13 +38,14 @@ from torch.nn import functional as F
 
 from bytenmt.architectures.base import Model, byte_embedding, module_list
 from bytenmt.architectures.bytenet.config import ByteNetConfig
+from bytenmt.architectures.cells import CELLS, recurrent_layers
 from bytenmt.layers.attention import source_mask
 from bytenmt.layers.convolution import Clock, Convolution, RingTaps, ring_capacity
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import OutputLayer
 from bytenmt.layers.fused_norm import norm_relu
 from bytenmt.layers.ngram_tables import RecentBytes
-from bytenmt.layers.recurrent import GRU, LSTM, initialise, recurrent_layers
+from bytenmt.layers.recurrent import RecurrentLayer, initialise
 from bytenmt.utf8 import EOS
 
 
@@ -160,9 +161,9 @@ def _blocks(config: ByteNetConfig, dilations: Sequence[int]) -> Sequence[Block]:
     )
 
 
-def _recurrent(config: ByteNetConfig, n_layers: int) -> Sequence[GRU | LSTM]:
-    """Layers in place of the blocks."""
-    layers = recurrent_layers("gru", n_layers, 2 * config.d_channels, 2 * config.d_channels)
+def _recurrent(config: ByteNetConfig, n_layers: int) -> Sequence[RecurrentLayer]:
+    """Build recurrent layers, which take the place of the blocks."""
+    layers = recurrent_layers(CELLS["gru"], n_layers, 2 * config.d_channels, 2 * config.d_channels)
     for layer in layers:
         initialise(layer)
     return layers

@@ -4,9 +4,9 @@ parameters."""
 from __future__ import annotations
 
 from bytenmt.architectures.bytenet.config import ByteNetConfig
+from bytenmt.architectures.cells import CELLS, write_recurrent_layers
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter, RingSize, SourceOrder
 from bytenmt.program.instructions import Op, Register
-from bytenmt.program.layers import write_recurrent_layers
 from bytenmt.program.writer import Writer, parameter
 
 
@@ -25,7 +25,7 @@ def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
             encode.emit(Op.WINDOW, blocks.taps, blocks.narrow, m=k, k=dilation)
             blocks.expand(index)
         x, _ = write_recurrent_layers(
-            encode, x, "encoder.layers", config.encoder_recurrence, 2 * d, flags=0
+            CELLS["gru"], encode, x, "encoder.layers", config.encoder_recurrence, 2 * d
         )
         column = blocks.wide.part(0, config.d_column)
         encode.linear(column, x, "encoder.output.weight", "encoder.output.bias")
@@ -48,7 +48,7 @@ def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
         step.emit(Op.RING, blocks.taps, blocks.narrow, m=k, k=index)
         blocks.expand(index)
     x, _ = write_recurrent_layers(
-        step, blocks.x, "decoder.layers", config.decoder_recurrence, 2 * d, flags=0
+        CELLS["gru"], step, blocks.x, "decoder.layers", config.decoder_recurrence, 2 * d
     )
     head = step.register(2 * d)
     step.linear(head, x, "decoder.head.weight", "decoder.head.bias")

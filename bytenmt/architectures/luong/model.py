@@ -34,6 +34,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bytenmt.architectures.base import AttentiveModel, byte_embedding
+from bytenmt.architectures.cells import recurrent_layers
 from bytenmt.architectures.luong.config import LuongConfig
 from bytenmt.layers.attention import (
     AdditiveScore,
@@ -46,7 +47,7 @@ from bytenmt.layers.attention import (
 from bytenmt.layers.deferred_matmul import Product, deferred_product
 from bytenmt.layers.embedding import OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
-from bytenmt.layers.recurrent import State, initialise, read_layers, recurrent_layers, reverse
+from bytenmt.layers.recurrent import State, initialise, read_layers, reverse
 
 
 class LuongMemory(NamedTuple):
@@ -76,7 +77,7 @@ class LuongDecoder(nn.Module):
         super().__init__()
         d = config.d_hidden
         d_first = config.d_embedding + (d if config.feeds_back else 0)
-        self.layers = recurrent_layers("lstm", config.decoder_depth, d_first, d)
+        self.layers = recurrent_layers(config.recurrent_cell, config.decoder_depth, d_first, d)
         attends = config.has_attention
         self.score = AdditiveScore(d, d) if attends and config.score == "concat" else None
         self.location = (
@@ -100,7 +101,9 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         d = config.d_hidden
         paper = config.init == "paper"
         self.embedding = byte_embedding(config, 1.0)
-        self.encoder = recurrent_layers("lstm", config.encoder_depth, config.d_embedding, d)
+        self.encoder = recurrent_layers(
+            config.recurrent_cell, config.encoder_depth, config.d_embedding, d
+        )
         # W_a (general) or its half that meets h-_s (concat): the same for every step, so the
         # encoder's.
         keys = config.has_attention and config.score in ("general", "concat")

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from bytenmt.architectures.cells import write_recurrent_layers
 from bytenmt.architectures.luong.config import LuongConfig
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter, SourceOrder
 from bytenmt.program.instructions import GaussianUse, Op, Register, RowKind
-from bytenmt.program.layers import write_recurrent_layers
 from bytenmt.program.writer import Writer
 
 
@@ -27,7 +27,7 @@ def write_program(config: LuongConfig, writer: ModelWriter) -> ModelProgram:
     writer.embed(step, x.part(0, d_embedding))
     if config.feeds_back:
         step.emit(Op.READ_STATE, x.part(d_embedding, d), k=2 * n_layers)
-    x, _ = write_recurrent_layers(step, x, "decoder.layers", n_layers, d, None)
+    x, _ = write_recurrent_layers(config.recurrent_cell, step, x, "decoder.layers", n_layers, d)
     if config.has_attention:
         x = _write_attentional(step, x, config)
     if config.feeds_back:
@@ -47,7 +47,9 @@ def _write_encoder(config: LuongConfig, writer: ModelWriter) -> None:
     encode, d = writer.encode, config.d_hidden
     x = encode.register(config.d_embedding)
     writer.embed(encode, x)
-    x, states = write_recurrent_layers(encode, x, "encoder", config.encoder_depth, d, None)
+    x, states = write_recurrent_layers(
+        config.recurrent_cell, encode, x, "encoder", config.encoder_depth, d
+    )
     for state, register in enumerate(config.first_states([encode.last(state) for state in states])):
         encode.emit(Op.KEEP_STATE, a=register, k=state, rows=RowKind.SENTENCES)
     if config.has_attention:
