@@ -1,12 +1,13 @@
-"""The base class of the architectures' configurations, the types of their options, and how their
-cost and paths grow. Imports no PyTorch.
+"""The base class of the architectures' configurations, and the types of their options.
+
+Importing this module imports neither PyTorch nor NumPy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, Literal, NamedTuple, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from msgspec import Meta, Struct
 
@@ -27,23 +28,6 @@ Dilation = Annotated[int, Meta(ge=1, le=1 << 12)]
 MOST_LAYERS = 256  # of a stack of convolutions
 LONGEST_FIELD = 1 << 14  # most bytes that a convolutional prediction may read: each is kept
 Dilations = Annotated[tuple[Dilation, ...], Meta(max_length=MOST_LAYERS)]
-
-# Bytes of the source or target that a state of a recurrent net depends on.
-FORWARDS, BACKWARDS = "all up to its own", "all from its own on"
-
-
-class Properties(NamedTuple):
-    """A row of the table of `bytenmt info --properties`, in the terms of
-    evaluation.properties.LEGEND."""
-
-    encoder: str  # the kind: "RNN", "CNN", "mean" or "attention"
-    decoder: str
-    time: str  # how the cost grows with S source and T target bytes: "S + T"
-    keeps: bool  # whether what is kept of a source grows with it
-    path_s: str  # layers, steps and attentions from a source byte to a prediction
-    path_t: str  # the same from a target byte
-    source_field: str  # bytes that an output of the encoder depends on
-    target_field: str  # bytes that a prediction depends on
 
 
 class Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -113,14 +97,6 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
     @property
     def receptive_field(self) -> int | None:
         """The most bytes of the target that a prediction depends on; None if there is no limit."""
-        return None
-
-    def properties(self) -> Properties | None:
-        """Return cost, paths and fields, for `bytenmt info --properties`; None if a plugin gives
-        none.
-
-        What is said of a source does not matter where the model has none, but for `time`.
-        """
         return None
 
 

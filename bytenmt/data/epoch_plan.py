@@ -14,7 +14,15 @@ from typing import NamedTuple
 import numpy as np
 
 from bytenmt.data import bucketing
-from bytenmt.data.bucketing import LONGEST_BYTES, UNIT_FACTOR, Counts, Entries, Indices, Lengths, RandomState
+from bytenmt.data.bucketing import (
+    LONGEST_BYTES,
+    UNIT_FACTOR,
+    Counts,
+    Entries,
+    Indices,
+    Lengths,
+    RandomState,
+)
 from bytenmt.splitmix import mixed
 
 MAX_PAIRS = 2**31 - 1  # of an epoch, repeated ones counted each time

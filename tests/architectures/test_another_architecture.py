@@ -96,7 +96,7 @@ def test_both_engines_run_it(echo: ModuleType, tmp_path: Path, source: str) -> N
     assert decoder_weights(config) == sum(part.numel() for part in model.decoder.parameters())
     program = model_program(config)
     assert program is not None and state_bytes(program) == 4 * 24
-    assert config.receptive_field is None and config.properties() is None
+    assert config.receptive_field is None
     packed = pack_model(
         {name: part.detach().numpy() for name, part in model.named_parameters()}, config, "fp32"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from bytenmt.architectures.section import FORWARDS, Layers, ModelSection, Properties, Width
+from bytenmt.architectures.section import Layers, ModelSection, Width
 
 
 class BahdanauConfig(ModelSection, frozen=True, kw_only=True, tag="bahdanau"):
@@ -23,8 +23,3 @@ class BahdanauConfig(ModelSection, frozen=True, kw_only=True, tag="bahdanau"):
     def has_attention(self) -> bool:
         """True if there is a source."""
         return self.source
-
-    def properties(self) -> Properties:
-        """Return cost, paths and fields; see ModelSection.properties."""
-        time = "S·T" if self.source else "T"
-        return Properties("RNN", "RNN", time, True, "1", "T", "all of the source", FORWARDS)

@@ -7,13 +7,11 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from bytenmt.architectures.section import (
-    FORWARDS,
     Dilations,
     Kernel,
     Layers,
     ModelSection,
     OwnLayers,
-    Properties,
     Width,
 )
 
@@ -119,25 +117,3 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     def _field(self, schedule: tuple[int, ...]) -> int:
         """Bytes that an output of blocks of these dilations depends on."""
         return 1 + (self.kernel_width - 1) * sum(schedule) + self.ngram_reach
-
-    def properties(self) -> Properties:
-        """Return cost, paths and fields; see ModelSection.properties."""
-        schedules = self.encoder_schedule, self.decoder_schedule
-        n_encoder, n_decoder = map(len, schedules)
-        time, path_s, path_t = "cT", f"c = {n_encoder + n_decoder}", f"c = {n_decoder}"
-        if (
-            not n_decoder
-        ):  # a later prediction gets of a source byte what the decoder has carried on
-            time, path_t = "T", "T"
-            path_s = (
-                f"c = {n_encoder + self.decoder_recurrence} in the field, else T"
-                if n_encoder
-                else "T"
-            )
-        if self.source:
-            time = f"{'cS' if n_encoder else 'S'} + {time}"
-        encoder, decoder = ("CNN" if schedule else "RNN" for schedule in schedules)
-        fields = [
-            f"{self._field(schedule):,} bytes" if schedule else FORWARDS for schedule in schedules
-        ]
-        return Properties(encoder, decoder, time, True, path_s, path_t, fields[0], fields[1])

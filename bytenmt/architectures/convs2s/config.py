@@ -11,7 +11,6 @@ from bytenmt.architectures.section import (
     Dilations,
     Kernel,
     ModelSection,
-    Properties,
     Width,
 )
 
@@ -115,28 +114,6 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     def receptive_field(self) -> int:
         """Bytes of the target that a prediction depends on."""
         return 1 + sum(_reaches(self.decoder_stack)) + self.ngram_reach
-
-    def properties(self) -> Properties:
-        """Return cost, paths and fields; see ModelSection.properties."""
-        keys = (
-            [self.pooling_width - 1] if self.encoder == "pooling" else _reaches(self.encoder_stack)
-        )
-        stacks = [keys, _reaches(self.value_stack)] if self.encoder == "conv" else [keys]
-        left = max(sum(reach // 2 for reach in reaches) for reaches in stacks)
-        right = max(sum(reach - reach // 2 for reach in reaches) for reaches in stacks)
-        # Other encoders than "conv" pass the embeddings on as values.
-        below = min(map(len, stacks)) if self.encoder == "conv" else 0
-        above = self.attends[::-1].index(True) if self.source else 0
-        return Properties(
-            encoder="mean" if self.encoder == "pooling" else "CNN",
-            decoder="CNN",
-            time="S·T" if self.source else "cT",
-            keeps=True,
-            path_s=f"c = {1 + below + above}" if below + above else "1",
-            path_t=f"c = {len(self.decoder_layers)}",
-            source_field=f"{left + 1 + right + self.ngram_reach:,} bytes",
-            target_field=f"{self.receptive_field:,} bytes",
-        )
 
 
 def _reaches(stack: tuple[tuple[int, int, int], ...]) -> list[int]:

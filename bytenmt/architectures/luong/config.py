@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from bytenmt.architectures.section import BACKWARDS, FORWARDS, Layers, Properties, StackedSection
+from bytenmt.architectures.section import Layers, StackedSection
 
 LOCAL_WINDOW = 50  # bytes to either side: the paper's ten words are five or six times as many bytes
 
@@ -93,12 +93,3 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
         if self.gaussian == "auto" or not self.is_local:
             return "after" if self.is_local and self.attention == "local-p" else "none"
         return self.gaussian
-
-    def properties(self) -> Properties:
-        """Return cost, paths and fields; see ModelSection.properties."""
-        time, path_s = ("S·T", "1") if self.has_attention else ("S + T", "S + T")
-        if self.by_place:  # past the window, along the encoder, or from its end on with the decoder
-            time, path_s = "S + cT", "1 in the window, else ≤ S + T"
-        field = BACKWARDS if self.reverse_source else FORWARDS
-        time = time if self.source else "T"
-        return Properties("RNN", "RNN", time, self.has_attention, path_s, "T", field, FORWARDS)

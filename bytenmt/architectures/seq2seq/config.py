@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from bytenmt.architectures.cells import CELLS, Cell, CellName, CellOptions, Reset
-from bytenmt.architectures.section import BACKWARDS, FORWARDS, Properties, StackedSection
+from bytenmt.architectures.section import StackedSection
 
 
 class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
@@ -67,12 +67,3 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
         if self.decoder_reset != "shared":
             reset = self.decoder_reset
         return CellOptions(reset, self.d_hidden * self.reset_context)
-
-    def properties(self) -> Properties:
-        """Return cost, paths and fields; see ModelSection.properties."""
-        time, path_s = (
-            "S + T" if self.source else "T",
-            "S" if self.context == "every_step" else "S + T",
-        )
-        field = BACKWARDS if self.reverse_source else FORWARDS
-        return Properties("RNN", "RNN", time, False, path_s, "T", field, FORWARDS)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from bytenmt.architectures.section import LONGEST_FIELD, LayeredSection, Layers, Properties, Width
+from bytenmt.architectures.section import LONGEST_FIELD, LayeredSection, Layers, Width
 
 
 class TransformerConfig(LayeredSection, frozen=True, kw_only=True, tag="transformer"):
@@ -43,16 +43,3 @@ class TransformerConfig(LayeredSection, frozen=True, kw_only=True, tag="transfor
     def receptive_field(self) -> int:
         """Bytes of the target that a prediction depends on."""
         return 1 + self.decoder_depth * (self.window - 1) + self.ngram_reach
-
-    def properties(self) -> Properties:
-        """Return cost, paths and fields; see ModelSection.properties."""
-        return Properties(
-            encoder="attention",
-            decoder="attention",
-            time="S² + S·T" if self.source else "cT",
-            keeps=True,
-            path_s=f"c = {1 + self.encoder_depth}",
-            path_t=f"c = {self.decoder_depth}",
-            source_field="all of the source",
-            target_field=f"{self.receptive_field:,} bytes",
-        )
