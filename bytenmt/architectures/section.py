@@ -19,15 +19,14 @@ Dropout = Annotated[float, Meta(ge=0.0, lt=1.0)]
 # stranger, and what is counted or built from it must end.
 Width = Annotated[int, Meta(ge=1, le=1 << 16)]
 Layers = Annotated[int, Meta(ge=1, le=256)]
-OwnLayers = Annotated[
-    int, Meta(ge=0, le=256)
-]  # of encoder or decoder alone; 0: the number given for both
-NGRAM_ROWS = 1 << 13  # of each table of n-grams, by default
+# of encoder or decoder alone; 0: the number given for both
+OwnLayers = Annotated[int, Meta(ge=0, le=256)]
+DEFAULT_NGRAM_ROWS = 1 << 13  # of each table of n-grams
 Kernel = Annotated[int, Meta(ge=1, le=1 << 10)]
 Dilation = Annotated[int, Meta(ge=1, le=1 << 12)]
-MOST_LAYERS = 256  # of a stack of convolutions
-LONGEST_FIELD = 1 << 14  # most bytes that a convolutional prediction may read: each is kept
-Dilations = Annotated[tuple[Dilation, ...], Meta(max_length=MOST_LAYERS)]
+MAX_LAYERS = 256  # of a stack of convolutions
+MAX_FIELD_BYTES = 1 << 14  # that a convolutional prediction may read: each is kept
+Dilations = Annotated[tuple[Dilation, ...], Meta(max_length=MAX_LAYERS)]
 
 
 class Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -35,21 +34,22 @@ class Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
-    """The options of every architecture. A subclass adds its own; its tag is the architecture's
-    name."""
+    """The options of every architecture.
+
+    A subclass adds its own; its tag is the architecture's name.
+    """
 
     d_embedding: Width  # of the byte embedding
     source: bool = True  # false: a byte language model, without an encoder and without attention
     dropout: Dropout = 0.1
-    # Rows of tables of hashed byte n-grams are added to the byte embedding.
-    ngrams: tuple[
-        Annotated[int, Meta(ge=2, le=8)], ...
-    ] = ()  # the n of each n-gram table, growing; []: none
-    ngram_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0  # of each table, a power of two; 0: 8192
-    # A power of two; the beginning of a word goes up to the byte itself. Ignored without ngrams.
-    ngram_word_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = (
-        0  # of a table of word beginnings; 0: none
-    )
+    # the n of each table of hashed byte n-grams, growing; []: none. Rows of the tables are added to
+    # the byte embedding.
+    ngrams: tuple[Annotated[int, Meta(ge=2, le=8)], ...] = ()
+    # rows of each table, a power of two; 0: 8192
+    ngram_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0
+    # rows of a table of word beginnings, a power of two; 0: none. The beginning of a word goes up
+    # to the byte itself. Ignored without ngrams.
+    ngram_word_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0
     ngram_case: Literal["kept", "folded"] = "kept"  # folded: A to Z are hashed as a to z
 
     def __post_init__(self) -> None:
@@ -57,20 +57,17 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
             raise ValueError(
                 f"ngrams = {list(self.ngrams)}: expected growing numbers from 2 to 8, each once"
             )
-        for name, rows in (
-            ("ngram_rows", self.ngram_rows),
-            ("ngram_word_rows", self.ngram_word_rows),
-        ):
-            if rows & (rows - 1) or 0 < rows < 8:
-                raise ValueError(f"{name} = {rows}: expected 0 or a power of two, 8 or more")
-        if (self.receptive_field or 0) > LONGEST_FIELD:
+        _check_rows("ngram_rows", self.ngram_rows)
+        _check_rows("ngram_word_rows", self.ngram_word_rows)
+        if (self.receptive_field or 0) > MAX_FIELD_BYTES:
             raise ValueError(
-                f"the receptive field is {self.receptive_field:,} bytes: expected {LONGEST_FIELD:,} or fewer"
+                f"the receptive field is {self.receptive_field:,} bytes:"
+                f" expected {MAX_FIELD_BYTES:,} or fewer"
             )
 
     @property
     def ngram_reach(self) -> int:
-        """Bytes before a byte that its embedding depends on: one less than the longest n-gram has.
+        """Bytes before a byte that its embedding depends on, one less than the longest n-gram.
 
         The table of words, which depends on a word's bytes from its start on, is not counted.
         """
@@ -79,7 +76,7 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
     @property
     def n_ngram_rows(self) -> int:
         """Rows of each table of n-grams, with the default for 0."""
-        return self.ngram_rows or NGRAM_ROWS
+        return self.ngram_rows or DEFAULT_NGRAM_ROWS
 
     @property
     def is_serial(self) -> bool:
@@ -100,6 +97,12 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
         return None
 
 
+def _check_rows(name: str, rows: int) -> None:
+    """Raise ValueError unless the number of rows of a table is 0 or a power of two from 8 on."""
+    if rows & (rows - 1) or 0 < rows < 8:
+        raise ValueError(f"{name} = {rows}: expected 0 or a power of two, 8 or more")
+
+
 def architecture(config: ModelSection) -> str:
     """Return the name of a model's architecture, as --arch takes it."""
     return str(config.__struct_config__.tag)
@@ -115,7 +118,9 @@ class LayeredSection(ModelSection, frozen=True, kw_only=True):
     @property
     def encoder_depth(self) -> int:
         """Layers of the encoder; 0 without a source."""
-        return (self.n_encoder_layers or self.n_layers) if self.source else 0
+        if not self.source:
+            return 0
+        return self.n_encoder_layers or self.n_layers
 
     @property
     def decoder_depth(self) -> int:

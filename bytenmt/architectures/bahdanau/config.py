@@ -15,9 +15,8 @@ class BahdanauConfig(ModelSection, frozen=True, kw_only=True, tag="bahdanau"):
     d_maxout: Width  # units of the read-out, each the larger of two
     n_encoder_layers: Layers = 1  # each both ways; the decoder has one
     read_out: Literal["previous", "current"] = "previous"  # the state that the output layer reads
-    init: Literal["scaled", "paper"] = (
-        "scaled"  # initial weights: as in the paper, or scaled by the width
-    )
+    # initial weights: as in the paper, or scaled by the width
+    init: Literal["scaled", "paper"] = "scaled"
 
     @property
     def has_attention(self) -> bool:

@@ -1,5 +1,7 @@
-"""Additive attention as programs of the CPU engine: model.py has the equations, and the names of
-the parameters."""
+"""Additive attention as programs of the CPU engine.
+
+model.py has the equations, and the names of the parameters.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,17 @@ from bytenmt.program.layers import write_gru_step, write_maxout
 
 
 def write_program(config: BahdanauConfig, writer: ModelWriter) -> ModelProgram:
-    """Write the programs of the encoder, if there is a source, and of the decode step; return both."""
-    d, d_embedding = config.d_hidden, config.d_embedding
+    """Write the programs of the encoder, if there is a source, and of the decode step."""
+    d = config.d_hidden
+    d_embedding = config.d_embedding
+    d_context = 0
+    items: tuple[int, ...] = ()
     if config.source:
         _write_encoder(config, writer)
+        d_context = 2 * d
+        items = (config.d_attention, 2 * d)
 
     step = writer.begin_step()
-    d_context = 2 * d if config.source else 0
     seen = step.register(d + d_embedding + d_context)  # s, e(y), c: what the maxout reads
     before = seen.part(0, d)
     x = seen.part(d, d_embedding + d_context)
@@ -39,17 +45,20 @@ def write_program(config: BahdanauConfig, writer: ModelWriter) -> ModelProgram:
     return writer.program(
         writer.output(maxed),
         states=(d,),
-        items=(config.d_attention, 2 * d) if config.source else (),
+        items=items,
     )
 
 
 def _write_encoder(config: BahdanauConfig, writer: ModelWriter) -> None:
     """Write the encoder, up to keys, annotations and the decoder's first state."""
-    encode, d = writer.encode, config.d_hidden
+    encode = writer.encode
+    d = config.d_hidden
     x = encode.register(config.d_embedding)
     writer.embed(encode, x)
     for layer in range(config.n_encoder_layers):
-        name = f"encoder.above.{layer - 1}" if layer else "encoder"
+        name = "encoder"
+        if layer:
+            name = f"encoder.above.{layer - 1}"
         annotations = encode.register(2 * d)
         turned = encode.register(x.width)
         backwards = encode.register(d)

@@ -1,5 +1,7 @@
-"""ByteNet as programs of the CPU engine: model.py has the equations, and the names of the
-parameters."""
+"""ByteNet as programs of the CPU engine.
+
+model.py has the equations, and the names of the parameters.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,11 @@ from bytenmt.program.writer import Writer, parameter
 
 
 def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
-    """Write the programs of the encoder, if there is a source, and of the decode step; return both."""
-    d, k = config.d_channels, config.kernel_width
+    """Write the programs of the encoder, if there is a source, and of the decode step."""
+    d = config.d_channels
+    k = config.kernel_width
     encode = writer.encode
+    items: tuple[int, ...] = ()
     if config.source:
         blocks = _Blocks(config, encode, "encoder")
         embedded = encode.register(config.d_embedding)
@@ -30,6 +34,7 @@ def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
         column = blocks.wide.part(0, config.d_column)
         encode.linear(column, x, "encoder.output.weight", "encoder.output.bias")
         encode.emit(Op.KEEP, a=column, k=0)
+        items = (config.d_column,)
 
     step = writer.begin_step()
     blocks = _Blocks(config, step, "decoder")
@@ -57,21 +62,29 @@ def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
         writer.output(head),
         states=(2 * d,) * config.decoder_recurrence,
         rings=tuple(RingSize((k - 1) * r + 1, d, r) for r in config.decoder_schedule),
-        items=(config.d_column,) if config.source else (),
+        items=items,
         source=SourceOrder(unfolding=(config.unfolding_factor, config.unfolding_offset)),
     )
 
 
 class _Blocks:
-    """The residual blocks of encoder or decoder, in two halves: before and after the taps are read."""
+    """The residual blocks of a side, in two halves: before and after the taps are read."""
 
     def __init__(self, config: ByteNetConfig, writer: Writer, side: str) -> None:
-        d, self._kernel_width = config.d_channels, config.kernel_width
-        self._writer, self._side, self._has_units = writer, side, config.block == "multiplicative"
-        self._after_norm = None if self._has_units else Op.RELU  # of all norms but the first
-        self.x, self.wide = writer.register(2 * d), writer.register(2 * d)
-        self.narrow, self.taps = writer.register(d), writer.register(self._kernel_width * d)
-        self._maps = writer.register(4 * d) if self._has_units else self.narrow
+        d = config.d_channels
+        self._kernel_width = config.kernel_width
+        self._writer = writer
+        self._side = side
+        self._has_units = config.block == "multiplicative"
+        self.x = writer.register(2 * d)
+        self.wide = writer.register(2 * d)
+        self.narrow = writer.register(d)
+        self.taps = writer.register(self._kernel_width * d)
+        self._maps = self.narrow
+        self._after_norm: Op | None = Op.RELU  # of all norms but the first
+        if self._has_units:
+            self._maps = writer.register(4 * d)
+            self._after_norm = None
 
     def reduce(self, index: int) -> None:
         """Write narrow = relu(norm(W_1 relu(norm(x)))); with units without the outer ReLU."""
@@ -82,7 +95,8 @@ class _Blocks:
 
     def expand(self, index: int) -> None:
         """Write x += W_3 relu(norm(W taps)), or with units x += W_3 MU(norm(MU(taps)))."""
-        name, write = f"{self._side}.blocks.{index}", self._writer
+        name = f"{self._side}.blocks.{index}"
+        write = self._writer
         kernel = parameter(
             f"{name}.convolution.plain", self._maps.width, self._kernel_width, self.narrow.width
         )
@@ -96,9 +110,8 @@ class _Blocks:
         write.linear(self.x, self.narrow, f"{name}.expand.weight", f"{name}.expand.bias", add=True)
 
     def _norm(self, d: Register, a: Register, name: str, activation: Op | None) -> None:
-        gamma, beta = (
-            self._writer.vector(f"{name}.{part}", a.width) for part in ("weight", "bias")
-        )
+        gamma = self._writer.vector(f"{name}.weight", a.width)
+        beta = self._writer.vector(f"{name}.bias", a.width)
         self._writer.emit(Op.NORM, d, a, w=gamma, v=beta)
         if activation is not None:
             self._writer.emit(activation, d)
