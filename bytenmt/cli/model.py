@@ -10,22 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from bytenmt.cli.console import CONSOLE
-from bytenmt.cli.options import ARCHITECTURES, PresetOptions, command, models
+from bytenmt.cli.options import PresetOptions, command, models
 from bytenmt.config.fields import option
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
     from bytenmt.checkpoints.facts import FlagThresholds
-
-
-@dataclass(frozen=True, kw_only=True)
-class InfoOptions(PresetOptions):
-    """The options of `bytenmt info`."""
-
-    properties: bool = option(
-        False,
-        "Print a table of complexity, path lengths and receptive fields of ARCH... (default: all).",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,26 +34,16 @@ class ConvertOptions:
     valid_tgt: Path | None = option(None, "Reference translation of --valid-src.")
 
 
-@command("info", models("MODEL|ARCH", least=0))
-def info(runs: tuple[Path, ...], how: InfoOptions) -> None:
+@command("info", models("MODEL|ARCH", most=1))
+def info(runs: tuple[Path, ...], how: PresetOptions) -> None:
     """Print the size, cost and configuration of a model.
 
     MODEL is a run folder or a weights file, ARCH the name of an architecture, whose --preset and
     --set may be given; --set model.source=false describes a language model. The output is TOML, a
     valid file for `bytenmt train --config`.
     """
-    from bytenmt.decoding.model_summary import config_of, model_description
+    from bytenmt.decoding.model_summary import model_description
 
-    if how.properties:
-        from bytenmt.evaluation.properties import table
-
-        names = [*map(str, runs)] or ARCHITECTURES
-        click.echo(
-            table([(name, config_of(name, how.preset, how.assignments).model) for name in names])
-        )
-        return
-    if len(runs) != 1:
-        raise click.UsageError(f"{len(runs)} models: expected one MODEL or ARCH, or --properties.")
     click.echo(model_description(str(runs[0]), how.preset, how.assignments))
 
 

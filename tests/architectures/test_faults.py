@@ -90,11 +90,11 @@ layers.recurrent RecurrentLayer.read | *before) | before[0], *(0 * part for part
 weight norm over all channels, F.16 | convs2s | reference: sentence
 layers.weight_norm WeightNorm._weight | self.v.flatten(1).norm(dim=1) | self.v.norm()
 z where 1 - z belongs | seq2seq seq2seq-every-step bahdanau | reference: sentence
-layers.recurrent GRU.runner | self.update == "keep" else | self.update != "keep" else
+layers.recurrent GRU.runner | if self.update == "keep": | if self.update != "keep":
 the reset on the other side of the product | seq2seq seq2seq-every-step bahdanau | reference: sentence
 layers.recurrent GRU.runner | self.reset == "before": | self.reset != "before":
 a context outside of the reset | seq2seq-cho | reference: sentence
-layers.recurrent GRU.runner | 3 * d :] if | 3 * d :] / r if
+layers.recurrent GRU.runner | x[..., 3 * d :]) | x[..., 3 * d :] / r)
 s_i where the paper has s_{i-1} | bahdanau | reference: sentence
 architectures.bahdanau.model Bahdanau._written | == "previous" | != "previous"
 a residual without the square root of a half | convs2s | reference: sentence

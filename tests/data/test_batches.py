@@ -160,7 +160,7 @@ def test_few_batches_are_ahead_and_the_thread_ends(
     for taken in range(1, 4):
         next(stream)
         time.sleep(0.05)
-        assert len(assembled) == taken + batching.PREFETCH
+        assert len(assembled) == taken + batching.N_AHEAD
     assert len(workers()) == 1
     stream.close()  # what leaving a for loop does
     assert workers() == []
