@@ -58,7 +58,7 @@ architectures.bytenet.model ByteNet.unfolded_len | src_len.double() | src_len.ma
 the last column past |t^|, F.12 | bytenet | reference: sentence
 architectures.bytenet.model ByteNet._columns | unfolded_len[:, None] | unfolded_len[:, None] - 1
 ConvS2S' sqrt(m) with m the batch's width | convs2s | padding
-architectures.convs2s.model DecoderLayer.attend | memory.source_len[ | memory.source_len.max().expand(n)[
+architectures.convs2s.model DecoderLayer.attend | memory.source_len[ | memory.source_len.max().expand(len(memory.keys))[
 a mean that reads padding | convs2s-pooling | padding
 architectures.convs2s.encoder mean_pool | x * mask[:, :, None] | x
 a ring that is not written | bytenet convs2s | steps: cut into
