@@ -46,7 +46,7 @@ layers.attention gaussian | -2 * | 0 *
 weights made to add up to one after the Gaussian, A.3 | luong-local-p | reference: sentence
 layers.attention attend | * factors.to(weights.dtype) | * factors / (weights * factors).sum(-1, True)
 local-m that counts from the beginning of each call | luong-local-m | steps: cut into
-architectures.luong.model Luong._read_with_feeding | , state.position | , 0 * state.position
+architectures.luong.model Luong._read_with_feeding | = state.position | = 0 * state.position
 places of a source turned round | luong-location luong-local-m | reference
 architectures.luong.config LuongConfig.by_place | self.is_local or self.by_location | False
 a reversed source that begins with its padding | seq2seq bahdanau luong-concat | padding
