@@ -31,7 +31,7 @@ LOSS_TERMS: dict[str, Callable[[Any], torch.Tensor]] = {}
 
 # Learning rate schedules, values of `train.schedule` besides those of the package, which an entry
 # of the same name replaces. One is a function of config.schema.TrainConfig and
-# config.facts.Progress alone, so that a resumed run is the same, and returns the factor of train.lr
+# checkpoints.facts.Progress alone, so that a resumed run is the same, and returns the factor of train.lr
 # after the warm-up.
 SCHEDULES: dict[str, Callable[[Any, Any], float]] = {}
 

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from bytenmt.architectures.section import ModelSection
-from bytenmt.layers.convolution import Clock
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding
 from bytenmt.layers.ngram_tables import NgramTables
+from bytenmt.layers.rings import Clock, Rings
 
 # a model's memory: the encoder's outputs that its decoder reads, n rows
 M = TypeVar("M", bound=NamedTuple)
@@ -68,20 +68,24 @@ class Model(nn.Module, ABC, Generic[M, S]):
         """Return the state in which row i continues row parents[i], as beam search chooses
         hypotheses.
 
-        parents (rows,) int64, each a row of the same sentence. Ring buffers are not copied: the
-        state's Clock tells which row's ring holds a column.
+        parents (rows,) int64, each a row of the same sentence. Parts of the state of type Rings are
+        not copied: its Clock tells which row's ring holds a column. Raises TypeError for a state
+        that has only one of the two.
         """
 
-        def reordered(name: str, part: Any) -> Any:
-            if name == "rings":
-                return part
+        def reordered(part: Any) -> Any:
+            if isinstance(part, Rings):
+                return part  # never moved
             if isinstance(part, Clock):
                 return part.reorder(parents)
-            return (
-                part[parents] if isinstance(part, Tensor) else tuple(each[parents] for each in part)
-            )
+            if isinstance(part, Tensor):
+                return part[parents]
+            return tuple(each[parents] for each in part)
 
-        return cast(S, cast(Any, state)._make(map(reordered, state._fields, state)))
+        kinds = set(map(type, state))
+        if (Rings in kinds) != (Clock in kinds):
+            raise TypeError(f"{type(state).__name__}: Rings need a Clock, and a Clock needs Rings")
+        return cast(S, cast(Any, state)._make(map(reordered, state)))
 
     def drop(self, x: Tensor) -> Tensor:
         """Apply dropout of the configured probability to x; return x itself outside of training."""

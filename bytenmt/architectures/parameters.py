@@ -11,9 +11,7 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from bytenmt.architectures.model_program import NGRAM_TABLES as NGRAM_TABLES
-from bytenmt.architectures.model_program import TABLE as TABLE
-from bytenmt.architectures.model_program import ModelProgram, ModelWriter
+from bytenmt.architectures.model_program import TABLE, ModelProgram, ModelWriter
 from bytenmt.architectures.registry import Architecture, build_model, of_config
 from bytenmt.architectures.section import ModelSection
 from bytenmt.errors import ConfigError

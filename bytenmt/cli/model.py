@@ -15,13 +15,12 @@ from bytenmt.config.fields import option
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
-    from bytenmt.config.facts import FlagThresholds
+    from bytenmt.checkpoints.facts import FlagThresholds
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertOptions:
-    """The options of `bytenmt convert`. precision: of the weight matrices in the new file, int8 or
-    fp32."""
+    """The options of `bytenmt convert`."""
 
     output: Path = option(MISSING, "Weights file to write, FILE.safetensors.", "-o", "--output")
     precision: str = option(
@@ -59,7 +58,8 @@ def convert(runs: tuple[Path, ...], how: ConvertOptions) -> None:
     from bytenmt.checkpoints.quantize import convert as write_converted
     from bytenmt.checkpoints.weights import prepare_output
 
-    (run,), paths = runs, [path for path in (how.valid_src, how.valid_tgt) if path is not None]
+    (run,) = runs
+    paths = [path for path in (how.valid_src, how.valid_tgt) if path is not None]
     if len(paths) == 1:
         raise BytenmtError("--valid-src and --valid-tgt: give both, or neither")
     paths = paths or _own_validation_text(run)
@@ -72,22 +72,24 @@ def convert(runs: tuple[Path, ...], how: ConvertOptions) -> None:
 
 
 def _own_validation_text(run: Path) -> list[Path]:
-    """Return the files that a run was validated on, two or a table, if they are there with enough
-    lines."""
+    """Return the files that a run was validated on, two or a table.
+
+    The list is empty where they are gone or have too few lines.
+    """
     from bytenmt.checkpoints.weights import is_weights_file, read_run, resolve_path
     from bytenmt.data.text_file import TextFile
     from bytenmt.evaluation.judge import FEWEST_LINES
 
     # A weights file may come from elsewhere: the files that it names are not read.
-    valid = None if is_weights_file(resolve_path(run)) else read_run(run)[1].facts.valid
+    if is_weights_file(resolve_path(run)):
+        return []
+    valid = read_run(run)[1].facts.valid
     if valid is None or not valid.has_source:
         return []
     paths = [path for path in (valid.src, valid.tgt, valid.tsv) if path is not None]
-    return (
-        paths
-        if all(map(Path.is_file, paths)) and len(TextFile.open(paths[-1])) >= FEWEST_LINES
-        else []
-    )
+    if all(map(Path.is_file, paths)) and len(TextFile.open(paths[-1])) >= FEWEST_LINES:
+        return paths
+    return []
 
 
 def _calibrate_flags(run: Path, paths: Sequence[Path]) -> FlagThresholds:
@@ -100,11 +102,14 @@ def _calibrate_flags(run: Path, paths: Sequence[Path]) -> FlagThresholds:
 
     runtime = load_runs([run], EngineSpec())
     texts = [open_text(path) for path in paths]
-    src, tgt = texts if len(texts) > 1 else texts[0].split()
+    if len(texts) == 1:
+        texts = [*texts[0].split()]
+    src, tgt = texts
     check_source(run, runtime.has_source, src)
     ParallelCorpus.from_texts(src, tgt, keep_empty=True)  # raises where line counts differ
     flags = calibrate_runtime(runtime, list(src), list(tgt))
-    greedy, beam = flags.unsure_above(1), flags.unsure_above(2)
+    greedy = flags.unsure_above(1)
+    beam = flags.unsure_above(2)
     above = f"unsure above {greedy:.2f} bits per byte, with a beam above {beam:.2f}"
     CONSOLE.say(f"flags calibrated on {flags.n_lines:,} lines: {above}")
     return flags

@@ -18,8 +18,8 @@ from bytenmt.architectures.section import ModelSection, architecture
 from bytenmt.checkpoints.checkpoint import model_tensors
 from bytenmt.decoding.cpu.compilation import compile_kernels
 from bytenmt.decoding.cpu.packing import pack_model
-from bytenmt.decoding.cpu.reader import CpuReader
-from bytenmt.decoding.pytorch.reader import TorchReader
+from bytenmt.decoding.cpu.scorer import CpuScorer
+from bytenmt.decoding.pytorch.scorer import TorchScorer
 from bytenmt.errors import BytenmtError
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.utf8 import EOS
@@ -52,11 +52,11 @@ def check_program(
         config,
         "fp32",
     )
-    readers = TorchReader([module.eval()], cpu), CpuReader([packed])
+    scorers = TorchScorer([module.eval()], cpu), CpuScorer([packed])
     sources = SOURCES if config.source else None
     ours, programs = (
-        np.concatenate([reading.log_p for reading in reader.score_texts(sources, TEXTS)])
-        for reader in readers
+        np.concatenate([scores.log_p for scores in scorer.score_texts(sources, TEXTS)])
+        for scorer in scorers
     )
     model.train(is_training)
     differs = np.abs(ours - programs) > TOLERANCE * np.maximum(1, np.abs(ours))

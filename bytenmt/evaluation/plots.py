@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.alignment import character_weights
 from bytenmt.errors import BytenmtError
+from bytenmt.translation.alignment import character_weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

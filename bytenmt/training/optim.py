@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bytenmt.config.facts import Progress
+from bytenmt.checkpoints.facts import Progress
 from bytenmt.config.schema import TrainConfig
 from bytenmt.errors import BytenmtError
 from bytenmt.layers.embedding import ByteEmbedding, PositionEmbedding

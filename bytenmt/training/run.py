@@ -23,14 +23,16 @@ from msgspec.structs import replace
 from torch import Tensor
 
 from bytenmt.architectures.parameters import decoder_weights
+from bytenmt.architectures.section import architecture
 from bytenmt.atomic_file import write_atomically
 from bytenmt.checkpoints.checkpoint import read_initial_weights, training_lock
+from bytenmt.checkpoints.facts import Facts
 from bytenmt.checkpoints.metrics import MetricsLog, Record
 from bytenmt.checkpoints.weights import CONFIG, has_checkpoint, read_config
-from bytenmt.config.facts import Facts
 from bytenmt.config.fields import MAX_THREADS
-from bytenmt.config.schema import Config, architecture, config_toml, fingerprint
-from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.config.schema import Config, config_toml, fingerprint
+from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.decoding.engine_selection import n_cores
 from bytenmt.decoding.program_check import check_program
 from bytenmt.distributed import SINGLE_PROCESS, Group

@@ -29,14 +29,14 @@ from bytenmt.architectures.registry import build_model, register
 from bytenmt.config.schema import load_config
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.packing import pack_model
-from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.interface import Request, SearchOptions
 from bytenmt.decoding.model_summary import model_description
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.jit import VARIABLE
 from bytenmt.training.run import train
+from bytenmt.translation.translator import Translator
 
 GUIDE = PACKAGE / "docs/adding-an-architecture.md"
 LINES = [b"one", "둘 three".encode(), b"x"]
@@ -104,7 +104,7 @@ def test_both_engines_run_it(echo: ModuleType, tmp_path: Path, source: str) -> N
     )
     lines = LINES if source == "true" else [None] * 3
     requests = [Request(line, 9) for line in lines]
-    options = Options()
+    options = SearchOptions()
     found = [
         {number: best[0] for number, best in decode(engine, requests)}
         for engine in (NumbaEngine([packed], options, 3), TorchEngine([model], options, 3, CPU))

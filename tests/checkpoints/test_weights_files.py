@@ -15,7 +15,7 @@ from made_up_engine import make_run
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from bytenmt.architectures.parameters import NGRAM_TABLES
+from bytenmt.architectures.model_program import NGRAM_TABLES
 from bytenmt.checkpoints.quantize import round_arrays
 from bytenmt.checkpoints.weights import (
     ROWS,

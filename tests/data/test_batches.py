@@ -13,8 +13,9 @@ import pytest
 
 from bytenmt.data import batches as batching
 from bytenmt.data.batches import Batch, assemble, batches
-from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.epoch_plan import EpochPlan, epoch_plan
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.utf8 import BOS, EOS, PAD
 
 

@@ -11,11 +11,11 @@ from small_runs import CPU, assert_same, config, records, weights
 from bytenmt.architectures.registry import build_model
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.decoding.loading import runtime_from_models
-from bytenmt.decoding.translator import Translator
 from bytenmt.training import run as training
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation import TranslationObjective
+from bytenmt.translation.translator import Translator
 
 pytestmark = pytest.mark.slow
 

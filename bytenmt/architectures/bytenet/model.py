@@ -40,12 +40,13 @@ from bytenmt.architectures.base import Model, byte_embedding, module_list
 from bytenmt.architectures.bytenet.config import ByteNetConfig
 from bytenmt.architectures.cells import CELLS, recurrent_layers
 from bytenmt.layers.attention import source_mask
-from bytenmt.layers.convolution import Clock, Convolution, RingTaps, ring_capacity
+from bytenmt.layers.convolution import Convolution
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import OutputLayer
 from bytenmt.layers.fused_norm import norm_relu
 from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.layers.recurrent import RecurrentLayer, initialise
+from bytenmt.layers.rings import Clock, Rings, RingTaps, ring_capacity
 from bytenmt.utf8 import EOS
 
 
@@ -62,7 +63,7 @@ class ByteNetState(NamedTuple):
 
     clock: Clock  # positions of the rows, and the rows whose rings hold their past
     # for each block, the last inputs of its convolution: (rows, capacity, d)
-    rings: tuple[Tensor, ...]
+    rings: Rings
     hidden: tuple[Tensor, ...]  # h of each recurrent layer: (rows, 2d)
     recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
 
@@ -259,7 +260,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         d = config.d_channels
         sizes = [ring_capacity(config.kernel_width, r) for r in self.dilations]
         clock = Clock.start(rows, max(sizes, default=1), columns.device)
-        rings = tuple(columns.new_zeros(rows, size, d) for size in sizes)
+        rings = Rings(tuple(columns.new_zeros(rows, size, d) for size in sizes))
         hidden = tuple(columns.new_zeros(rows, 2 * d) for _ in range(config.decoder_recurrence))
         recent = self.embedding.start(rows, columns.device)
         return ByteNetState(clock, rings, hidden, recent)
@@ -278,7 +279,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         rings = []
         hidden = []
         taps = {r: RingTaps.from_clock(clock, t, k, r) for r in dict.fromkeys(self.dilations)}
-        for block, ring in zip(self.decoder.blocks, state.rings, strict=True):
+        for block, ring in zip(self.decoder.blocks, state.rings.buffers, strict=True):
             x, ring = block.causal(x, ring, taps[block.convolution.dilation])
             rings.append(ring)
         for layer, h in zip(self.decoder.layers, state.hidden, strict=True):
@@ -287,7 +288,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
             x = self.drop(x)
         logits: Tensor = self.decoder.output(torch.relu(self.decoder.head(x)))
         recent = self.embedding.advance(state.recent, tgt)
-        return logits, ByteNetState(clock.advance(t), tuple(rings), tuple(hidden), recent)
+        return logits, ByteNetState(clock.advance(t), Rings(tuple(rings)), tuple(hidden), recent)
 
     def _columns(self, memory: ByteNetMemory, positions: Tensor) -> Tensor:
         """Return the encoder column of each position (rows, t) int64: (rows, t, d or 2d)."""

@@ -24,9 +24,11 @@ from torch.nn import functional as F
 
 from bytenmt.architectures.base import module_list
 from bytenmt.architectures.convs2s.config import ConvS2SConfig
-from bytenmt.layers.convolution import Convolution, RingTaps, scaled_linear
+from bytenmt.layers.convolution import Convolution
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import PositionEmbedding, SinusoidalPositions
+from bytenmt.layers.rings import RingTaps
+from bytenmt.layers.weight_norm import scaled_linear
 
 ROOT_HALF = math.sqrt(0.5)
 LayerSize = tuple[int, int, int]  # channels, kernel width, dilation

@@ -42,8 +42,9 @@ from bytenmt.architectures.convs2s.encoder import (
     position_table,
 )
 from bytenmt.layers.attention import attend, source_mask
-from bytenmt.layers.convolution import Clock, RingTaps, ring_capacity, scaled_linear
 from bytenmt.layers.ngram_tables import RecentBytes
+from bytenmt.layers.rings import Clock, Rings, RingTaps, ring_capacity
+from bytenmt.layers.weight_norm import scaled_linear
 from bytenmt.utf8 import N_IDS
 
 
@@ -60,9 +61,7 @@ class ConvS2SState(NamedTuple):
     """State of the decoder between two bytes."""
 
     clock: Clock  # positions of the rows, and the rows whose rings hold their past
-    rings: tuple[
-        Tensor, ...
-    ]  # for each layer, its convolution's last inputs: (rows, capacity, channels)
+    rings: Rings  # for each layer, its convolution's last inputs: (rows, capacity, channels)
     recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
 
 
@@ -166,7 +165,7 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
             width = channels
         history = max(ring.shape[1] for ring in rings)
         recent = self.embedding.start(rows, keys.device)
-        return ConvS2SState(Clock.start(rows, history, keys.device), tuple(rings), recent)
+        return ConvS2SState(Clock.start(rows, history, keys.device), Rings(tuple(rings)), recent)
 
     def forward_aligned(
         self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState
@@ -184,7 +183,7 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
         x = self.decoder.input(g)
         rings = []
         weights: dict[int, Tensor] = {}
-        stack = zip(self.decoder.layers, state.rings, shapes, strict=True)
+        stack = zip(self.decoder.layers, state.rings.buffers, shapes, strict=True)
         for number, (layer, ring, shape) in enumerate(stack, start=1):
             h, ring = layer.causal(x, ring, taps[shape])
             h, a = layer.attend(h, g, memory, mask)
@@ -194,4 +193,4 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
             rings.append(ring)
         logits: Tensor = self.decoder.output(self.drop(self.decoder.last(x)))
         recent = self.embedding.advance(state.recent, tgt)
-        return logits, ConvS2SState(clock.advance(t), tuple(rings), recent), weights
+        return logits, ConvS2SState(clock.advance(t), Rings(tuple(rings)), recent), weights

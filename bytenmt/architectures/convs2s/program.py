@@ -236,7 +236,7 @@ def _normed_values(
 
 
 def _fold_norm(v: Array, g: Array) -> Array:
-    """Compute g v / |v|, as layers/convolution.py does."""
+    """Compute g v / |v|, as layers/weight_norm.py does."""
     flat = v.reshape(len(v), -1)
     # A direction of zeros, or a huge one, gives results that are not numbers.
     with np.errstate(all="ignore"):

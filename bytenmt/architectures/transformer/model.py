@@ -26,9 +26,10 @@ from torch.nn import functional as F
 from bytenmt.architectures.base import AttentiveModel, byte_embedding, module_list
 from bytenmt.architectures.transformer.config import TransformerConfig
 from bytenmt.layers.attention import source_mask
-from bytenmt.layers.convolution import Clock, RingTaps, scaled_linear
 from bytenmt.layers.embedding import OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
+from bytenmt.layers.rings import Clock, Rings, RingTaps
+from bytenmt.layers.weight_norm import scaled_linear
 
 BASE = 10_000.0  # of the rotary angles: the slowest pair of channels turns once in 2 pi BASE bytes
 SCALE = 10.0  # of the first map: byte embeddings start at a deviation of 0.1
@@ -48,7 +49,7 @@ class TransformerState(NamedTuple):
 
     clock: Clock  # positions of the rows, and the rows whose rings hold their past
     # of each layer (rows, window, 2 d_model): keys and values of the last bytes
-    rings: tuple[Tensor, ...]
+    rings: Rings
     recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
 
 
@@ -212,9 +213,9 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
         rows = len(memory.source_len) * beam
         device = memory.source_len.device
         shape = (rows, self.config.window, 2 * self.config.d_model)
-        rings = tuple(self.embedding.weight.new_zeros(shape) for _ in self.decoder.layers)
+        buffers = tuple(self.embedding.weight.new_zeros(shape) for _ in self.decoder.layers)
         clock = Clock.start(rows, self.config.window, device)
-        return TransformerState(clock, rings, self.embedding.start(rows, device))
+        return TransformerState(clock, Rings(buffers), self.embedding.start(rows, device))
 
     def forward(
         self, tgt: Tensor, memory: TransformerMemory, state: TransformerState
@@ -258,7 +259,9 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
         mask = source_mask(memory.source_len, memory.keys[0].shape[1])
         rings = []
         weights: list[Tensor] = []
-        for number, (layer, ring) in enumerate(zip(self.decoder.layers, state.rings, strict=True)):
+        for number, (layer, ring) in enumerate(
+            zip(self.decoder.layers, state.rings.buffers, strict=True)
+        ):
             query, new = layer.self_attention.project(x, rotation)
             kept, ring = taps.append(new, ring)
             rings.append(ring)
@@ -273,7 +276,7 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
             x = x + self.drop(layer.feed_forward(x))
         logits: Tensor = self.decoder.output(self.decoder.norm(x))
         recent = self.embedding.advance(state.recent, tgt)
-        return logits, TransformerState(clock.advance(t), tuple(rings), recent), weights
+        return logits, TransformerState(clock.advance(t), Rings(tuple(rings)), recent), weights
 
     def _blocks(self, position: Tensor, t: int, n_old: int) -> list[QueryBlock]:
         """Split a chunk of t bytes into blocks of queries, which see n_old columns before it.
