@@ -1,5 +1,4 @@
-"""Replace the kept spans of a line by sentinels, and the sentinels of its translation by the spans
-again."""
+"""Replace the kept spans of a line by sentinels, and restore them in its translation."""
 
 from __future__ import annotations
 

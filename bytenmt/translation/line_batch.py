@@ -1,9 +1,8 @@
-"""Translate lines together: the way of a line to its translation, with one request for each
-distinct chunk.
+"""Translate lines together: the way of a line to its translation.
 
-This is the one batcher under Translator, the server's workers, the data set jobs and the commands.
-It only makes requests and takes hypotheses; who decodes the requests, and in which order, is left
-to its users.
+There is one request for each distinct chunk. This is the one batcher under Translator, the server's
+workers, the data set jobs and the commands. It only makes requests and takes hypotheses; who
+decodes the requests, and in which order, is left to its users.
 """
 
 from __future__ import annotations
@@ -131,8 +130,10 @@ class LineBatch:
         return pending
 
     def _prefix_index(self, chunks: Sequence[Chunk]) -> int:
-        """Return which chunk of a line has the forced prefix: the first with words, which is not
-        the mark of a list."""
+        """Return which chunk of a line has the forced prefix.
+
+        It is the first one with words, which the mark of a list is not.
+        """
         if self._settings.prefix:
             for index, chunk in enumerate(chunks):
                 if has_translatable_text(chunk.source, self._settings.keep is not None):
@@ -152,8 +153,9 @@ class LineBatch:
         if not prefix and not has_translatable_text(source, settings.keep is not None):
             return None
         limit = max(settings.max_target_bytes(len(source)), len(prefix))
-        draws = number if settings.search.sample else 0
-        return Request(source, limit, prefix, draws, pairs=chunk.pairs)
+        if not settings.search.sample:  # nothing is drawn, and equal requests are one
+            number = 0
+        return Request(source, limit, prefix, number, pairs=chunk.pairs)
 
     def _distinct_requests(self) -> list[Request]:
         """Return the requests without duplicates; in sampling all differ by their number."""
@@ -186,10 +188,9 @@ class LineBatch:
         raise AssertionError("a translation stops once, at its requests")
 
     def beginning(self, line: int) -> tuple[bytes, bool]:
-        """Return the translation of the first chunks of a line, up to the first that is not done,
-        and whether all are done.
+        """Return the translation of a line up to the first chunk that is not done.
 
-        line: its index in this batch.
+        Also return whether all are done. line: its index in this batch.
         """
         text = b""
         for pending in self._lines[line]:
