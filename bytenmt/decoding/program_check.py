@@ -10,6 +10,7 @@ from copy import deepcopy
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from bytenmt.architectures.base import Model
@@ -20,14 +21,13 @@ from bytenmt.decoding.cpu.compilation import compile_kernels
 from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.cpu.scorer import CpuScorer
 from bytenmt.decoding.pytorch.scorer import TorchScorer
+from bytenmt.decoding.scorer import Scorer
 from bytenmt.errors import BytenmtError
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.utf8 import EOS
 
-SOURCES = [
-    "오후 3:40".encode(),
-    b"ab" * 60,
-]  # one shorter and one longer than the windows of attention
+# One is shorter and one longer than the windows of attention.
+SOURCES = ["오후 3:40".encode(), b"ab" * 60]
 TEXTS = [b"Mr. \xc3\x96z, 3:40 p.m." + bytes([EOS]), b"a b" + bytes([EOS])]
 TOLERANCE = 0.002  # of a log-probability, relative above 1 nat; rounding gives 1e-5
 
@@ -35,8 +35,7 @@ TOLERANCE = 0.002  # of a log-probability, relative above 1 nat; rounding gives 
 def check_program(
     model: Model[Any, Any], config: ModelSection, reporter: Reporter = SILENT
 ) -> None:
-    """Raise BytenmtError if a model's program for the CPU engine computes something else than its
-    module.
+    """Raise BytenmtError if a model's program for the CPU engine differs from its module.
 
     Both give a few fixed bytes log-probabilities by the model's weights, in float32 on the CPU. A
     model without a program, or whose module gives NaN, passes. reporter: shows that kernels are
@@ -45,25 +44,27 @@ def check_program(
     if not has_program(config):
         return
     compile_kernels(reporter)
-    is_training, cpu = model.training, torch.device("cpu")
+    is_training = model.training
+    cpu = torch.device("cpu")
     module = model if model.embedding.weight.device == cpu else deepcopy(model).to(cpu)
-    packed = pack_model(
-        {name: part.detach().float().numpy() for name, part in model_tensors(module).items()},
-        config,
-        "fp32",
-    )
-    scorers = TorchScorer([module.eval()], cpu), CpuScorer([packed])
-    sources = SOURCES if config.source else None
-    ours, programs = (
-        np.concatenate([scores.log_p for scores in scorer.score_texts(sources, TEXTS)])
-        for scorer in scorers
-    )
+    arrays = {name: part.detach().float().numpy() for name, part in model_tensors(module).items()}
+    packed = pack_model(arrays, config, "fp32")
+    of_module = _log_probabilities(TorchScorer([module.eval()], cpu), config)
+    of_program = _log_probabilities(CpuScorer([packed]), config)
     model.train(is_training)
-    differs = np.abs(ours - programs) > TOLERANCE * np.maximum(1, np.abs(ours))
-    if np.isfinite(ours).all() and (differs | ~np.isfinite(programs)).any():
-        worst = np.abs(ours - programs).argmax()
+    differences = np.abs(of_module - of_program)
+    differs = differences > TOLERANCE * np.maximum(1, np.abs(of_module))
+    if np.isfinite(of_module).all() and (differs | ~np.isfinite(of_program)).any():
+        worst = differences.argmax()
         raise BytenmtError(
-            f"{architecture(config)}: its module gives a byte the log-probability {ours[worst]:.4f}, its"
-            f" program for the CPU engine {programs[worst]:.4f}: use --engine torch or change program.py"
+            f"{architecture(config)}: its module gives a byte the log-probability"
+            f" {of_module[worst]:.4f}, its program for the CPU engine {of_program[worst]:.4f}:"
+            " use --engine torch or change program.py"
             " (to train without it: has_program=False in registry.py)"
         )
+
+
+def _log_probabilities(scorer: Scorer, config: ModelSection) -> npt.NDArray[np.float64]:
+    """Return the log-probabilities of all bytes of TEXTS."""
+    sources = SOURCES if config.source else None
+    return np.concatenate([scores.log_p for scores in scorer.score_texts(sources, TEXTS)])

@@ -6,7 +6,7 @@ one is used; `!X`, which some programs read as a forbidden target, is left out.
 
 A term in small letters matches in any letter case, one with a capital as it is written. The last
 word of a term also matches with one of ENDINGS, or an umlaut: `tab` finds "tabs", `Haus` finds
-"Häuser"; and before one of PARTICLES, which are no part of the match: `서버` finds two of the four
+"Häuser"; and before one of PARTICLES, which are not part of the match: `서버` finds two of the four
 characters of "서버에서".
 """
 
@@ -129,7 +129,7 @@ def _key(words: list[str], is_small: bool) -> tuple[str, bool]:
 def base_forms(word: str) -> Iterator[tuple[str, int]]:
     """Yield (base form, n) for a word and all words that it may be an inflected form of.
 
-    n: the characters of a Korean particle that were cut off, which are no part of the term; 0 for
+    n: the characters of a Korean particle that were cut off, which are not part of the term; 0 for
     endings.
     """
     for written in dict.fromkeys((word, word.translate(_UMLAUTS))):
