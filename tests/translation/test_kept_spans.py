@@ -271,12 +271,15 @@ def test_what_the_model_would_have_left_out_is_flagged() -> None:
 def test_a_line_has_the_flags_of_its_chunks() -> None:
     """A chunk that was translated past its end flags the line; the others keep no flag."""
     batch = LineBatch([b"One. {x} two."], Settings(keep=KeepSpec(), languages=("en",)))
+    with pytest.raises(ValueError, match="all requests first"):
+        batch.results()
     for request in batch.requests:
         is_past_end = b"two" in (request.source or b"")
         batch.add(request, [Hypothesis(request.source or b"", -2.0, -1.0, is_past_end=is_past_end)])
     (result,) = batch.results()
     assert [best.flags for (best,) in result.chunk_hypotheses] == [(), (PLACEMENT,)]
     assert result.best.flags == (PLACEMENT,) and result.best.text == b"One. {x} two."
+    assert batch.results() == [result]
 
 
 # ---- models
