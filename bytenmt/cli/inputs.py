@@ -11,7 +11,7 @@ from bytenmt.architectures.section import architecture
 from bytenmt.cli.console import CONSOLE
 from bytenmt.config.schema import fingerprint
 from bytenmt.decoding.engine_selection import precision_of
-from bytenmt.decoding.interface import SAMPLING, EngineSpec
+from bytenmt.decoding.interface import SAMPLING_SETTINGS, EngineSpec
 from bytenmt.decoding.loading import LoadedRun, Runtime, load_runs, n_threads
 from bytenmt.errors import BytenmtError
 from bytenmt.translation.kept_spans import SourceLine
@@ -30,7 +30,7 @@ def check_settings(values: Mapping[str, Any]) -> Settings:
     Warns of options without effect. Raises BytenmtError for a value that is not allowed.
     """
     for name in values:
-        if name in SAMPLING and not values.get("sample"):
+        if name in SAMPLING_SETTINGS and not values.get("sample"):
             CONSOLE.warn(f"{option_name(name)} has no effect without --sample")
     return Settings.from_dict(values, option_name)
 

@@ -13,7 +13,7 @@ from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.files import check_output, resumable_writer, standard_input, stream_of, writer
 from bytenmt.cli.options import FILES, command, models, settings
 from bytenmt.config.fields import Bits, Positive, option
-from bytenmt.decoding.interface import SPEED, EngineSpec
+from bytenmt.decoding.interface import SPEED_HEADING, EngineSpec
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
@@ -45,13 +45,13 @@ class FileOptions:
     buffer_size: Positive = option(
         1000,
         "Maximum number of lines that are read ahead, sorted by length and translated together.",
-        heading=SPEED,
+        heading=SPEED_HEADING,
     )
     workers: Positive = option(
         1,
         "Number of processes that share the lines, each with --threads threads; the output stays"
         " the same.",
-        heading=SPEED,
+        heading=SPEED_HEADING,
     )
 
 

@@ -10,7 +10,7 @@ from bytenmt.config.fields import Weight
 
 
 class PairFiles(Struct, frozen=True, omit_defaults=True):
-    """The files of one corpus: src and tgt, tgt alone for a model without a source, or tsv alone."""
+    """The files of one corpus: src and tgt, tgt alone for a model without source, or tsv alone."""
 
     src: Path | None = None  # the sources, one a line
     tgt: Path | None = None  # the targets, one a line

@@ -47,11 +47,11 @@ else:
 AUTO = "auto"
 # Headings of --help.
 SEARCH_HEADING = "Search"
-SPEED = "Speed and memory"
+SPEED_HEADING = "Speed and memory"
 
 search_option = partial(option, group="search", heading=SEARCH_HEADING)
 sampling_option = partial(option, group="sampling", heading="Sampling")
-engine_option = partial(option, heading=SPEED)
+engine_option = partial(option, heading=SPEED_HEADING)
 
 
 @dataclass(frozen=True)
@@ -130,17 +130,18 @@ class EngineSpec:
     def __post_init__(self) -> None:
         values = dict(vars(self))
         del values["reverse"]
-        check_values(values, ENGINE)
+        check_values(values, ENGINE_SETTINGS)
 
 
-SEARCH = options_of(SearchOptions)
+# The descriptions of settings, by name: of the search, and of the engine.
+SEARCH_SETTINGS = options_of(SearchOptions)
 # Options without effect where `sample` is false.
-SAMPLING = {
+SAMPLING_SETTINGS = {
     name: option
-    for name, option in SEARCH.items()
+    for name, option in SEARCH_SETTINGS.items()
     if option.group == "sampling" and name != "sample"
 }
-ENGINE = options_of(EngineSpec)
+ENGINE_SETTINGS = options_of(EngineSpec)
 
 
 class Request(NamedTuple):

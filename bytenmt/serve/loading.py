@@ -16,7 +16,7 @@ from bytenmt.serve.languages import Direction
 from bytenmt.serve.service import MAX_ALTERNATIVES, DirectionWorkers
 from bytenmt.serve.worker import TranslationJob, Worker
 from bytenmt.translation.glossary import Glossary
-from bytenmt.translation.settings import TABLE, Settings, option_name
+from bytenmt.translation.settings import TRANSLATION_SETTINGS, Settings, option_name
 from bytenmt.translation.translator import Translator
 
 
@@ -31,7 +31,11 @@ def load_models(
     direction, if there is one), precision, and threads (of the model that uses several; the cores
     less one for each model). reporter: shows warnings of the models that are loaded.
     """
-    settings = {name: value for name, value in options.items() if name in TABLE or name == "keep"}
+    settings = {
+        name: value
+        for name, value in options.items()
+        if name in TRANSLATION_SETTINGS or name == "keep"
+    }
     Settings.from_dict(settings, option_name)  # what contradicts each other shows here
     runs = _by_direction(models, "MODEL")
     if options.get("reverse") and not any(Direction(to, source) in runs for source, to in runs):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 
 from bytenmt.config.fields import Positive, check_values, option, options_of
-from bytenmt.decoding.interface import AUTO, SEARCH, SPEED, SearchOptions
+from bytenmt.decoding.interface import AUTO, SEARCH_SETTINGS, SPEED_HEADING, SearchOptions
 from bytenmt.errors import DataError, SettingError
 from bytenmt.sentinels import CLASSES
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:  # they import NumPy
 ALWAYS = "always"
 NEVER = "never"
 MAX_TOKENS = 16_000  # source bytes of a batch, padding included, times the beam size
-CONSTRAINTS = "Constraints"  # a heading of --help
+CONSTRAINTS_HEADING = "Constraints"  # a heading of --help
 
-keep_option = partial(option, heading=CONSTRAINTS)
+keep_option = partial(option, heading=CONSTRAINTS_HEADING)
 length_option = partial(option, group="search", heading="Sentences and lengths")
 
 
@@ -43,7 +43,7 @@ class LineSettings:
         b"",
         "Forced decoding: text with which every translation begins.",
         group="output",
-        heading=CONSTRAINTS,
+        heading=CONSTRAINTS_HEADING,
     )
     max_len_a: Annotated[float, Meta(ge=0.0, le=1000.0)] = length_option(
         3.0, "Length limit of a translation: A * source bytes + --max-len-b bytes."
@@ -59,7 +59,7 @@ class LineSettings:
     max_tokens: Positive = length_option(
         MAX_TOKENS,
         "Batch size in source bytes, padding included, times the beam size.",
-        heading=SPEED,
+        heading=SPEED_HEADING,
     )
     split_sentences: str = length_option(
         AUTO,
@@ -95,14 +95,17 @@ class KeepSettings:
     )
 
 
-LINES = options_of(LineSettings)
-KEEP = options_of(KeepSettings)
-TABLE = SEARCH | LINES
+# The descriptions of settings, by name.
+LINE_SETTINGS = options_of(LineSettings)
+KEEP_SETTINGS = options_of(KeepSettings)
+TRANSLATION_SETTINGS = (
+    SEARCH_SETTINGS | LINE_SETTINGS
+)  # of all models; KEEP_SETTINGS need sentinels
 
 
 def option_name(setting: str) -> str:
     """Return the name of a setting's option, such as "--beam-size" for beam, for messages."""
-    return (TABLE | KEEP)[setting].long
+    return (TRANSLATION_SETTINGS | KEEP_SETTINGS)[setting].long
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,7 @@ class Settings(LineSettings):
         """
         from bytenmt.translation.kept_spans import KeepSpec  # here: --help does without NumPy
 
-        known = TABLE | KEEP
+        known = TRANSLATION_SETTINGS | KEEP_SETTINGS
         for name in values:
             if name not in known:
                 raise SettingError(
@@ -142,7 +145,7 @@ class Settings(LineSettings):
         values = dict(values)
         if "prefix" in values:
             values["prefix"] = encode_line(values["prefix"], "the prefix")
-        values = check_values(values, TABLE, shown)
+        values = check_values(values, TRANSLATION_SETTINGS, shown)
         n_best = values.get("n_best", 1)
         beam = values.get("beam", n_best)
         if n_best > beam:
@@ -151,11 +154,11 @@ class Settings(LineSettings):
                 f"{shown('n_best')} {n_best} of {beam_name} {beam}:"
                 f" give {beam_name} {n_best} or more"
             )
-        search_values = {name: value for name, value in values.items() if name in SEARCH}
+        search_values = {name: value for name, value in values.items() if name in SEARCH_SETTINGS}
         search = SearchOptions(**{"beam": beam} | search_values)
-        keep_values = {name: value for name, value in values.items() if name in KEEP}
+        keep_values = {name: value for name, value in values.items() if name in KEEP_SETTINGS}
         values = {name: value for name, value in values.items() if value is not None}
-        line_values = {name: value for name, value in values.items() if name in LINES}
+        line_values = {name: value for name, value in values.items() if name in LINE_SETTINGS}
         left_to_runs = {"length_penalty", "max_source_bytes"}
         if not search.sample:  # what is sampled is what the model says, repetitions and all
             left_to_runs |= {"no_repeat_ngram_size", "beam"}
