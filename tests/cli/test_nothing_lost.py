@@ -221,7 +221,7 @@ def test_what_is_left_is_told(model: Path, place: Path) -> None:
     )
     endless = b"x" * (MAX_LINE_BYTES + 1)
     failed = translate(model, stdin=b"\n".join([*LINES[:20], endless]))
-    assert failed.exit_code == 1 and re.search(r"is kept in \S+\.out\.part\n", failed.stderr)
+    assert failed.exit_code == 1 and re.search(r"are kept in \S+\.out\.part\n", failed.stderr)
     refused = translate(model)
     assert refused.exit_code == 1 and "continue it with --resume, or delete it" in refused.stderr
     assert translate(model, "--resume").exit_code == 0

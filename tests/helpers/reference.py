@@ -221,67 +221,8 @@ def bahdanau(p: Parameters, options: Options, source: bytes, target: bytes) -> A
 
 def luong(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
     d = options["d_hidden"]
-    n_encoder, n_layers = depths(options)
-    hidden = [np.zeros(d) for _ in range(n_encoder)]
-    cell = [np.zeros(d) for _ in range(n_encoder)]
-    tops = []
-    for x in embedded(p, options, read_order(source, options)):
-        for layer in range(n_encoder):
-            hidden[layer], cell[layer] = lstm(p, f"encoder.{layer}", x, hidden[layer], cell[layer])
-            x = hidden[layer]
-        tops.append(x)
-    hidden = top_to_top(hidden, n_layers)
-    cell = top_to_top(cell, n_layers)
-
-    if options["reverse_source"] and (
-        options["score"] == "location" or "local" in options["attention"]
-    ):
-        tops = [tops[j] for j in range(len(tops) - 2, -1, -1)] + tops[
-            -1:
-        ]  # as they stand in the text
-    if options["score"] == "location":
-        tops = tops[: options["n_locations"]]
-
-    def score(h: Array, top: Array) -> float:
-        if options["score"] == "dot":
-            return float(h @ top)
-        if options["score"] == "general":
-            return float(h @ (p["keys.weight"] @ top))
-        w_a = np.concatenate([p["decoder.score.query.weight"], p["keys.weight"]], axis=1)
-        return float(p["decoder.score.v"] @ np.tanh(w_a @ np.concatenate([h, top])))
-
-    def alignment(h: Array, t: int) -> dict[int, float]:
-        """Byte of the source -> its weight at step t; bytes that are not seen are left out."""
-        seen = list(range(len(tops)))
-        centre = 0.0
-        width = options["attention_window"] or 50
-        if options["attention"] == "local-m":
-            centre = min(t, len(tops) - 1)
-        if options["attention"] == "local-p":
-            inner = np.tanh(p["decoder.position.hidden.weight"] @ h)
-            centre = len(tops) / (1 + exp(-float(p["decoder.position.v"] @ inner)))
-        if "local" in options["attention"]:
-            seen = [
-                s
-                for s in range(ceil(centre - width), floor(centre + width) + 1)
-                if 0 <= s < len(tops)
-            ]
-        if options["score"] == "location":
-            scores = [float(p["decoder.location.weight"][s] @ h) for s in seen]
-            if options["location_softmax"] == "twice":
-                scores = list(softmax(np.array(scores)))
-        else:
-            scores = [score(h, tops[s]) for s in seen]
-        sigma = width / 2
-        bell = [exp(-((s - centre) ** 2) / (2 * sigma**2)) for s in seen]
-        if options["gaussian"] == "inside":
-            scores = [scores[i] * bell[i] for i in range(len(seen))]
-        weights = softmax(np.array(scores))
-        after = options["gaussian"] == "after"
-        if after or (options["attention"] == "local-p" and options["gaussian"] == "auto"):
-            weights = weights * np.array(bell)
-        return {s: float(weight) for s, weight in zip(seen, weights, strict=True)}
-
+    n_layers = depths(options)[1]
+    hidden, cell, tops = luong_encoder(p, options, source)
     fed = np.zeros(d)
     logits = []
     for t, e in enumerate(embedded(p, options, target)):
@@ -295,11 +236,76 @@ def luong(p: Parameters, options: Options, source: bytes, target: bytes) -> Arra
             continue
         context = np.zeros(d)
         if tops:
-            for s, weight in alignment(x, t).items():
+            for s, weight in luong_alignment(p, options, x, tops, t).items():
                 context = context + weight * tops[s]
         fed = np.tanh(p["decoder.combine.weight"] @ np.concatenate([context, x]))
         logits.append(output(p, fed))
     return np.array(logits)
+
+
+def luong_encoder(
+    p: Parameters, options: Options, source: bytes
+) -> tuple[list[Array], list[Array], list[Array]]:
+    """The first states of the decoder's layers, and what the attention sees of each byte."""
+    d = options["d_hidden"]
+    n_encoder, n_layers = depths(options)
+    hidden = [np.zeros(d) for _ in range(n_encoder)]
+    cell = [np.zeros(d) for _ in range(n_encoder)]
+    tops = []
+    for x in embedded(p, options, read_order(source, options)):
+        for layer in range(n_encoder):
+            hidden[layer], cell[layer] = lstm(p, f"encoder.{layer}", x, hidden[layer], cell[layer])
+            x = hidden[layer]
+        tops.append(x)
+    hidden = top_to_top(hidden, n_layers)
+    cell = top_to_top(cell, n_layers)
+    has_places = options["score"] == "location" or "local" in options["attention"]
+    if options["reverse_source"] and has_places:  # as they stand in the text, EOS last
+        tops = [*tops[-2::-1], *tops[-1:]]
+    if options["score"] == "location":
+        tops = tops[: options["n_locations"]]
+    return hidden, cell, tops
+
+
+def luong_score(p: Parameters, options: Options, h: Array, tops: list[Array], s: int) -> float:
+    """The score of byte s of the source."""
+    if options["score"] == "location":
+        return float(p["decoder.location.weight"][s] @ h)
+    if options["score"] == "dot":
+        return float(h @ tops[s])
+    if options["score"] == "general":
+        return float(h @ (p["keys.weight"] @ tops[s]))
+    w_a = np.concatenate([p["decoder.score.query.weight"], p["keys.weight"]], axis=1)
+    return float(p["decoder.score.v"] @ np.tanh(w_a @ np.concatenate([h, tops[s]])))
+
+
+def luong_alignment(
+    p: Parameters, options: Options, h: Array, tops: list[Array], t: int
+) -> dict[int, float]:
+    """Byte of the source -> its weight at step t; bytes that are not seen are left out."""
+    n = len(tops)
+    centre = 0.0
+    width = options["attention_window"] or 50
+    if options["attention"] == "local-m":
+        centre = min(t, n - 1)
+    if options["attention"] == "local-p":
+        inner = np.tanh(p["decoder.position.hidden.weight"] @ h)
+        centre = n / (1 + exp(-float(p["decoder.position.v"] @ inner)))
+    seen = list(range(n))
+    if "local" in options["attention"]:
+        seen = list(range(max(0, ceil(centre - width)), min(n, floor(centre + width) + 1)))
+    scores = [luong_score(p, options, h, tops, s) for s in seen]
+    if options["score"] == "location" and options["location_softmax"] == "twice":
+        scores = list(softmax(np.array(scores)))
+    sigma = width / 2
+    bell = [exp(-((s - centre) ** 2) / (2 * sigma**2)) for s in seen]
+    if options["gaussian"] == "inside":
+        scores = [scores[i] * bell[i] for i in range(len(seen))]
+    weights = softmax(np.array(scores))
+    after = options["gaussian"] == "after"
+    if after or (options["attention"] == "local-p" and options["gaussian"] == "auto"):
+        weights = weights * np.array(bell)
+    return {s: float(weight) for s, weight in zip(seen, weights, strict=True)}
 
 
 # ---- convolutional models
