@@ -5,6 +5,7 @@ PyTorch is imported only for the engines that need it: nothing here imports it f
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -56,6 +57,12 @@ class LoadedRun(NamedTuple):
     config: Config
     facts: Facts
     precision: str
+
+    @property
+    def digest(self) -> str:
+        """The first 16 hex digits of the SHA-256 of the weights file."""
+        with open(self.file, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 @dataclass(frozen=True)
