@@ -1,5 +1,7 @@
-"""The example architecture of docs/adding-an-architecture.md is trained, stored and used to
-translate."""
+"""The example of docs/adding-an-architecture.md is trained, stored and used to translate.
+
+Tests architectures/registry.py (register, build_model, ARCHITECTURES) and the guide's differences.
+"""
 
 import os
 import shutil

@@ -1,5 +1,7 @@
-"""Assembly against plain Python, in shares, of one text and of several; the thread that works
-ahead."""
+"""Assembly against plain Python, in shares, of one text and several; the thread that works ahead.
+
+Tests data/batches.py (Batch.from_pairs, assemble, batches).
+"""
 
 import random
 import threading

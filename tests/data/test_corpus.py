@@ -1,4 +1,8 @@
-"""Lines, repair and refusal, against a plain reading of the same bytes by Python."""
+"""Lines, repair and refusal, against a plain reading of the same bytes by Python.
+
+Tests data/text_file.py (TextFile, read_bytes), data/corpus.py (ParallelCorpus) and
+data/corpus_report.py (inventory, warnings_of_pairs).
+"""
 
 import gzip
 import lzma

@@ -1,4 +1,8 @@
-"""Fast paths of the layers equal their plain forms, values and gradients, over a grid of shapes."""
+"""Fast paths of the layers equal their plain forms, values and gradients, over a grid of shapes.
+
+Tests layers/deferred_matmul.py (deferred_product), attention.py (AdditiveScore), fused_additive.py
+(can_fuse, FusedScore) and dropout.py (drop).
+"""
 
 from collections.abc import Callable
 

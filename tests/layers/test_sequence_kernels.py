@@ -1,7 +1,7 @@
-"""Test that PyTorch's kernels for whole sequences, which run on CUDA, equal our loop; here on the
-CPU.
+"""PyTorch's kernels for whole sequences, which run on CUDA, equal our loop; here on the CPU.
 
-The CPU's kernels share the interface with cuDNN's.
+Tests layers/sequence_kernels.py (gru, lstm, has_sequence_kernels) and layers/recurrent.py
+(RecurrentLayer.read_by_kernel). The CPU's kernels share the interface with cuDNN's.
 """
 
 from collections.abc import Callable

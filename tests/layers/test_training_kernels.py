@@ -1,4 +1,8 @@
-"""Test that the kernels for training on a CPU equal PyTorch's plain form, values and gradients."""
+"""The kernels for training on a CPU equal PyTorch's plain form, values and gradients.
+
+Tests layers/fused_cells.py (fused_gru, fused_lstm, fusible), fused_additive.py (FusedScore),
+fused_norm.py (norm_relu) and dropout.py (dropout_mask).
+"""
 
 import math
 from collections.abc import Callable
