@@ -183,7 +183,7 @@ def test_dropout_zeroes_its_share_and_scales_the_rest(
 
 
 def test_dropout_is_drawn_from_torchs_generator(threads: int) -> None:
-    """Dropout is the same for one seed with any number of threads, and different at the next call."""
+    """Dropout is the same for one seed with any number of threads, another at the next call."""
     torch.manual_seed(5)
     x = torch.ones(300, 1001)
     first, second = drop(x, 0.2, True), drop(x, 0.2, True)

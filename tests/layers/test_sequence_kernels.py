@@ -98,7 +98,7 @@ def test_layers_equal_the_loop(
 
 @pytest.mark.parametrize("name", LOOPS)
 def test_other_equations_keep_the_loop(name: str, calls: list[str]) -> None:
-    """A reset before the product, and one of a part of the inputs, are in no kernel of PyTorch's."""
+    """PyTorch has no kernel for a reset before the product, or of a part of the inputs."""
     read(LOOPS[name](), None)
     assert not calls
 

@@ -214,7 +214,7 @@ def test_fused_cells_equal_plain_ones(
 
 
 def test_cells_are_fused_in_training_alone() -> None:
-    """Without gradients, in float64 and for weights that are not trained, the plain form is taken."""
+    """The plain form is taken without gradients, in float64, for weights that are not trained."""
 
     def is_fused(cell: GRU) -> bool:
         x, h = torch.zeros(1, 1, 12, dtype=cell.input.weight.dtype), torch.zeros(1, 4)
