@@ -135,7 +135,8 @@ def test_every_value_of_an_option_has_a_variant() -> None:
         for config in configs
         for _, key, _ in choices()
     }
-    assert not {choice for choice in choices() if choice[1] not in shared} - used
+    missing = {choice for choice in choices() if choice[1] not in shared} - used
+    assert not missing
 
 
 def test_every_value_of_an_option_is_described() -> None:
