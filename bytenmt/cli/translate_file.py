@@ -20,7 +20,7 @@ from bytenmt.serve.languages import Direction
 
 if TYPE_CHECKING:
     from bytenmt.documents.translation import LineTranslation
-    from bytenmt.documents.unit import CodedText
+    from bytenmt.documents.unit import CodedText, ReadOptions
     from bytenmt.evaluation.judge import Judge
     from bytenmt.translation.translator import Translator
 
@@ -84,7 +84,6 @@ def translate_file(
     pip install 'bytenmt[documents]'.
     """
     from bytenmt.cli import inputs
-    from bytenmt.data.text_file import read_bytes
     from bytenmt.documents import formats
     from bytenmt.documents.memory import TranslationMemory
     from bytenmt.documents.placement import lines_to_repair, repair
@@ -100,13 +99,7 @@ def translate_file(
     reading = ReadOptions(record.name, how.languages, how.column, how.to_column)
     check_output(output, input)
     check_output(how.review, input, output)
-    if input is None:
-        data = standard_input().read()
-    else:
-        data = read_bytes(input).tobytes()
-    document = formats.read(data, reading, source)
-    for warning in document.warnings:
-        CONSOLE.warn(f"{source}: {warning}")
+    document = _read_document(input, reading, source)
     runtime = inputs.load_models(runs, engine)
     translator = Translator.from_runtime(runtime, checked)
     corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
@@ -141,6 +134,21 @@ def translate_file(
     CONSOLE.say(f"{sum(1 for _ in document.units)} units: {counts or 'none'}")
     for note in report.notes:
         CONSOLE.detail(note.describe())
+
+
+def _read_document(path: Path | None, options: ReadOptions, source: Path) -> Document:
+    """Read a file, or standard input for None; print warnings. source: the name for messages."""
+    from bytenmt.data.text_file import read_bytes
+    from bytenmt.documents import formats
+
+    if path is None:
+        data = standard_input().read()
+    else:
+        data = read_bytes(path).tobytes()
+    document = formats.read(data, options, source)
+    for warning in document.warnings:
+        CONSOLE.warn(f"{source}: {warning}")
+    return document
 
 
 def _check_targets(
