@@ -23,12 +23,10 @@ class MetricsLog:
     def __init__(
         self, run: Path, update: int, watch: Callable[[Record], None] | None = None
     ) -> None:
-        """update: where the run begins or goes on; later records in the file, of a killed run, are
-        removed.
-
-        watch: called with every record, too.
-        """
-        self.path, self.watch = run / METRICS, watch
+        """Remove the records after `update`, where the run begins or goes on: a killed run wrote
+        them. watch: also called with every record."""
+        self.path = run / METRICS
+        self.watch = watch
         self._cut(update)
 
     def write(self, record: Record) -> None:
@@ -46,8 +44,11 @@ class MetricsLog:
 
     def _cut(self, update: int) -> None:
         """Keep the records up to an update: a resumed run writes the later ones again."""
+        lines: list[bytes] = []
+        if self.path.is_file():
+            lines = self.path.read_bytes().splitlines(keepends=True)
         kept = []
-        for line in self.path.read_bytes().splitlines(keepends=True) if self.path.is_file() else ():
+        for line in lines:
             with suppress(ValueError, KeyError):  # the last line of a killed run
                 if line.endswith(b"\n") and json.loads(line)["update"] <= update:
                     kept.append(line)

@@ -71,7 +71,7 @@ def evaluate(
     from bytenmt.cli import inputs
     from bytenmt.data.corpus import ParallelCorpus
     from bytenmt.evaluation import comparison
-    from bytenmt.evaluation.scores import text_scores
+    from bytenmt.evaluation.scores import text_values
 
     src, ref, hyps = scoring.src, scoring.ref, scoring.hyps
     check_output(scoring.curves, src, ref, *hyps)
@@ -98,9 +98,13 @@ def evaluate(
         return
     references = [line.decode() for line in corpus.tgt]
 
-    def score(name: str, texts: list[str], made_with: list[str], **of_model: Any) -> System:
-        scores = text_scores(texts, references, scoring.tokenize)
-        return comparison.System(name, texts, scores, made_with, **of_model)
+    sources = [line.decode() for line in corpus.src or ()]
+
+    def score(
+        name: str, texts: list[str], made_with: list[str], bits: dict[str, float], **of_model: Any
+    ) -> System:
+        values = text_values(sources, texts, references, scoring.tokenize)
+        return comparison.System(name, texts, bits | values, made_with, **of_model)
 
     hypotheses = [inputs.open_text(hyp) for hyp in hyps]
     for text in hypotheses:
@@ -109,17 +113,17 @@ def evaluate(
         )  # raises where line counts differ
     systems: list[System] = []
     for name, run in zip(names, runs, strict=False):
-        texts, made_with, of_model = _translate(run, corpus, checked, engine)
-        systems.append(score(name, texts, made_with, **of_model))
+        texts, made_with, bits, of_model = _translate(run, corpus, checked, engine)
+        systems.append(score(name, texts, made_with, bits, **of_model))
     for name, text in zip(names[len(runs) :], hypotheses, strict=True):
-        systems.append(score(name, [line.decode() for line in text], [str(text.path)]))
-    systems = comparison.with_significance(systems, references, scoring.tokenize)
+        systems.append(score(name, [line.decode() for line in text], [str(text.path)], {}))
+    systems = comparison.with_significance(systems, sources, references, scoring.tokenize)
     if scoring.json:
-        click.echo(json.dumps(comparison.to_dict(systems), ensure_ascii=False))
+        click.echo(json.dumps(comparison.to_dict(systems, scoring.tokenize), ensure_ascii=False))
     elif len(systems) > 1:
-        click.echo("\n".join(comparison.table(systems)))
+        click.echo("\n".join(comparison.table(systems, scoring.tokenize)))
     else:
-        _print(systems[0])
+        _print(systems[0], scoring.tokenize)
 
 
 def _draw_curves(runs: dict[str, Path], output: Path) -> None:
@@ -162,9 +166,9 @@ def _print_log_probabilities(
 
 def _translate(
     run: Path, corpus: ParallelCorpus, settings: Settings, spec: EngineSpec
-) -> tuple[list[str], list[str], dict[str, Any]]:
-    """Return a model's translations of a corpus, how they were made, and fields of System about the
-    model."""
+) -> tuple[list[str], list[str], dict[str, float], dict[str, Any]]:
+    """Return a model's translations of a corpus, how they were made, the bits per byte of the
+    references by that name, and fields of System about the model."""
     from bytenmt.architectures.parameters import n_parameters
     from bytenmt.cli import inputs
     from bytenmt.config.schema import architecture
@@ -182,18 +186,23 @@ def _translate(
     of_model = {
         "architecture": architecture(config.model),
         "n_parameters": n_parameters(config.model),
-        "bits_per_byte": bits_per_byte(log_p, corpus.target_lengths),
         "config": config,
     }
-    return [result.best.text.decode() for result in results], inputs.provenance(runtime), of_model
+    texts = [result.best.text.decode() for result in results]
+    bits = {"bits_per_byte": bits_per_byte(log_p, corpus.target_lengths)}
+    return texts, inputs.provenance(runtime), bits, of_model
 
 
-def _print(system: System) -> None:
+def _print(system: System, tokenize: str) -> None:
     """Print the scores of one system line by line."""
-    scores = system.scores
-    click.echo(f"chrF {scores.chrf:.2f}  {scores.chrf_signature}")
-    click.echo(f"BLEU {scores.bleu:.2f}  {scores.bleu_signature}")
-    click.echo(f"exact match: {scores.exact_match:.1f} %")
-    if system.bits_per_byte is not None:
-        click.echo(f"bits per byte: {system.bits_per_byte:.4f}")
+    from bytenmt.evaluation.scores import signatures, text_metrics
+
+    chrf_signature, bleu_signature = signatures(tokenize)
+    click.echo(f"chrF {system.values['chrf']:.2f}  {chrf_signature}")
+    click.echo(f"BLEU {system.values['bleu']:.2f}  {bleu_signature}")
+    for name, metric in text_metrics(tokenize).items():
+        if name not in ("chrf", "bleu"):
+            click.echo(f"{metric.name}: {metric.template.format(system.values[name])}")
+    if "bits_per_byte" in system.values:
+        click.echo(f"bits per byte: {system.values['bits_per_byte']:.4f}")
     click.echo(", ".join([f"bytenmt {__version__}", *system.made_with]))

@@ -97,7 +97,7 @@ def _own_validation_text(run: Path) -> list[Path]:
     lines."""
     from bytenmt.checkpoints.weights import is_weights_file, read_run, resolve_path
     from bytenmt.data.text_file import TextFile
-    from bytenmt.evaluation.judge import FEWEST_LINES
+    from bytenmt.evaluation.judge import MIN_LINES
 
     # A weights file may come from elsewhere: the files that it names are not read.
     valid = None if is_weights_file(resolve_path(run)) else read_run(run)[1].facts.valid
@@ -106,7 +106,7 @@ def _own_validation_text(run: Path) -> list[Path]:
     paths = [path for path in (valid.src, valid.tgt, valid.tsv) if path is not None]
     return (
         paths
-        if all(map(Path.is_file, paths)) and len(TextFile.open(paths[-1])) >= FEWEST_LINES
+        if all(map(Path.is_file, paths)) and len(TextFile.open(paths[-1])) >= MIN_LINES
         else []
     )
 
