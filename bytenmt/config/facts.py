@@ -37,6 +37,8 @@ class Progress(Struct):
     # CPU threads of each process, kept when the run is resumed; 0: not known
     threads: Annotated[int, Meta(ge=0, le=MAX_THREADS)] = 0
     standstills: Count = 0  # how often the plateau schedule has lowered the learning rate
+    # the update of the last validation, 0 before the first; None: not known, as in older files
+    validated: Count | None = None
 
 
 class TextFact(Struct, frozen=True):

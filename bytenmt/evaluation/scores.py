@@ -46,10 +46,14 @@ def line_values(
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """Return the numbers of each line, (lines,) or (lines, k), of a metric of translations.
 
-    Raises BytenmtError where the metric, of a plugin, returns another number of lines.
+    Raises BytenmtError where the metric, of a plugin, fails or returns another number of lines.
     """
     assert metric.line_values is not None
-    values = np.asarray(metric.line_values(sources, translations, references))
+    try:
+        values = np.asarray(metric.line_values(sources, translations, references))
+    except Exception as error:
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        raise BytenmtError(f"metric {metric.name}: {text}: correct the plugin") from error
     if len(values) != len(references):
         raise BytenmtError(
             f"metric {metric.name}: {len(values)} values for {len(references)} lines: correct the"

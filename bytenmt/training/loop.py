@@ -70,9 +70,10 @@ class TrainingLoop:
         self.progress = trainer.progress
         self.objective = trainer.objective
         self.settings = trainer.config.train
+        if not self.progress.update:
+            self.progress.validated = 0
         self.bar = Bar()
         self.meter = Meter()
-        self.validated = -1  # the update of the last validation
         self.n_diverged = 0  # updates in a row with a loss above MAX_BITS
 
     def go(self) -> int:
@@ -90,7 +91,10 @@ class TrainingLoop:
         signals = _signals(self.group.size > 1, self.reporter)
         with signals as received, self.reporter.bar(1.0, "", done_before) as self.bar:
             is_signalled = False
-            has_ended = False
+            if self.is_validation_missing():
+                self._validate_and_save_best()
+                self.trainer.save(self.run, facts=self.facts)
+            has_ended = self.has_ended()
             while not has_ended:
                 is_signalled = self._update(shares, received)
                 has_ended = self._write_what_is_due(is_signalled)
@@ -107,23 +111,40 @@ class TrainingLoop:
         place = self.settings, self.progress
         return fraction_done(*place) >= 1 or bool(stopped_early(*place))
 
+    def is_validation_missing(self) -> bool:
+        """Return whether the resumed checkpoint was saved before a validation that did not end."""
+        progress = self.progress
+        if not progress.update or progress.validated in (None, progress.update):
+            return False
+        return self.has_ended() or progress.update % self.settings.valid_every == 0
+
     def _write_what_is_due(self, is_signalled: bool) -> bool:
-        """Log, validate and save after an update, each if it is due; return whether training
-        ends."""
+        """Log, save and validate after an update, each if it is due; return whether training ends.
+
+        The checkpoint comes first, so that a validation that fails loses nothing.
+        """
         settings = self.settings
         update = self.progress.update
         has_ended = is_signalled or self.has_ended()
         is_validation_due = update % settings.valid_every == 0 or (has_ended and not is_signalled)
-        is_validation_due = is_validation_due and self.validated != update
+        is_validation_due = is_validation_due and self.progress.validated != update
         is_save_due = update % settings.save_every == 0 or has_ended
         is_log_due = update % settings.log_every == 0 or is_validation_due or is_save_due
         if self.meter.nats and is_log_due:
             self._write_record()
-        is_best = is_validation_due and self._validate()
-        has_ended = has_ended or (is_validation_due and self.has_ended())
-        if is_best or is_save_due or has_ended:
-            self.trainer.save(self.run, is_best, self.facts)
+        if is_validation_due or is_save_due:
+            self.trainer.save(self.run, facts=self.facts)
+        if is_validation_due:
+            self._validate_and_save_best()
+            has_ended = has_ended or self.has_ended()
+            if has_ended:  # with the progress of this validation
+                self.trainer.save(self.run, facts=self.facts)
         return has_ended
+
+    def _validate_and_save_best(self) -> None:
+        """Score the validation text, and save the weights where they are the best so far."""
+        if self._validate():
+            self.trainer.save_best(self.run, self.facts)
 
     def _update(self, shares: Iterator[BatchShare], received: list[int]) -> bool:
         """Do one update; return whether any process has received a signal.
@@ -221,7 +242,7 @@ class TrainingLoop:
         is_best = self._note_validation(float(record[f"valid_{self.settings.metric}"]))
         self.trainer.sum_over_processes()
         self._log(record)
-        self.validated = progress.update
+        progress.validated = progress.update
         scores = ", ".join(
             f"{name.removeprefix('valid_').replace('_', ' ')} {value:.4g}"
             for name, value in record.items()

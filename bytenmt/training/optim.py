@@ -81,6 +81,12 @@ def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
         group["lr"] = lr * group.get("share", 1.0)
 
 
+def stored_rate(optimizer: torch.optim.Optimizer) -> float:
+    """Return the learning rate of an optimizer's last update, as set_rate was given it."""
+    group = optimizer.param_groups[0]
+    return float(group["lr"] / group.get("share", 1.0))
+
+
 class MovingAverage:
     """The exponential moving average (EMA) of a model's parameters, one tensor for each.
 

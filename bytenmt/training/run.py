@@ -90,9 +90,10 @@ def train(
         if group.is_leader:
             _report_text(objective, facts, reporter)
             write_atomically(run / CONFIG, config_toml(config).encode())
-            log = MetricsLog(run, trainer.progress.update, watch)
+            progress = trainer.progress
+            log = MetricsLog(run, progress.update, progress.validated, watch)
         loop = TrainingLoop(run, trainer, facts, log, leader_reporter)
-        if is_resumed and loop.has_ended():
+        if is_resumed and loop.has_ended() and not loop.is_validation_missing():
             leader_reporter.say(
                 f"{_describe_end(run, trainer)}: raise its limits or --patience to go on"
             )

@@ -24,6 +24,7 @@ from bytenmt.checkpoints.checkpoint import (
     load_weights,
     model_tensors,
     save_checkpoint,
+    write_weights,
 )
 from bytenmt.checkpoints.weights import BEST, TRAINER
 from bytenmt.config.facts import Facts, Progress
@@ -39,6 +40,7 @@ from bytenmt.training.optim import (
     build_optimizer,
     dense_parameters,
     set_rate,
+    stored_rate,
 )
 from bytenmt.training.row_adam import RowAdam
 from bytenmt.training.translation import BatchShare, TranslationObjective
@@ -201,6 +203,22 @@ class Trainer:
                 run, update, used, state, self.config, facts, best=best, trained=trained
             )
 
+    def save_best(self, run: Path, facts: Facts | None = None) -> None:
+        """Save the weights as best.safetensors in the run folder, and nothing else.
+
+        All processes must call it; the leading one writes. facts: of the training text. Raises
+        CheckpointError where it cannot be written, BytenmtError where the CPU engine would compute
+        another model.
+        """
+        if not self.group.is_leader:
+            return
+        check_program(self.model, self.config.model)
+        facts = msgspec.structs.replace(
+            facts or Facts(), progress=self.progress, update=self.progress.update
+        )
+        with self.averaged():
+            write_weights(run / BEST, model_tensors(self.model), self.config, facts)
+
     def load(self, run: Path) -> Facts:
         """Load the checkpoint of a run folder, to resume, and return its facts.
 
@@ -218,6 +236,7 @@ class Trainer:
         try:
             load_weights(self.model, saved.weights, run)
             self.optimizer.load_state_dict(state["optimizer"])
+            self.lr = stored_rate(self.optimizer)
             if self.average is not None:
                 for tensor, stored in zip(self.average.tensors, state["average"], strict=True):
                     tensor.copy_(stored)
