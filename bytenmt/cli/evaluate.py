@@ -174,6 +174,7 @@ def _translate(
     from bytenmt.config.schema import architecture
     from bytenmt.decoding.translator import Translator
     from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
+    from bytenmt.evaluation.seeds import Training
 
     runtime = inputs.load_models((run,), spec)
     inputs.check_source(run, runtime.has_source, corpus.src)
@@ -186,7 +187,7 @@ def _translate(
     of_model = {
         "architecture": architecture(config.model),
         "n_parameters": n_parameters(config.model),
-        "config": config,
+        "training": Training.from_model(run, config, runtime.runs[0].facts),
     }
     texts = [result.best.text.decode() for result in results]
     bits = {"bits_per_byte": bits_per_byte(log_p, corpus.target_lengths)}

@@ -6,15 +6,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any, NamedTuple
-
-from msgspec.structs import replace
 
 from bytenmt.checkpoints.weights import METRICS as METRICS_FILE
 from bytenmt.config.metrics import DEFAULT_TOKENIZER
-from bytenmt.config.schema import Config
 from bytenmt.evaluation.scores import line_values, signatures, text_metrics
+from bytenmt.evaluation.seeds import SeedSummary, Trained, Training, summarise_seeds
 from bytenmt.evaluation.significance import (
     N_RESAMPLES,
     PairedBootstrap,
@@ -42,7 +39,7 @@ class System(NamedTuple):
     # Of a model:
     architecture: str = "–"
     n_parameters: int | None = None
-    config: Config | None = None
+    training: Training | None = None
     # Of several systems: by the names of text_metrics
     significance: Mapping[str, Significance] = {}
 
@@ -62,56 +59,15 @@ class System(NamedTuple):
         return tree
 
 
-class SeedSummary(NamedTuple):
-    """Models that differ in their seeds alone, as one result."""
-
-    names: list[str]  # of the systems
-    # Mean and sample standard deviation of each value
-    means: dict[str, tuple[float, float]]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the summary as a JSON object."""
-        spreads = {name: {"mean": middle, "std": std} for name, (middle, std) in self.means.items()}
-        return {"systems": self.names, **spreads}
-
-    def __str__(self) -> str:
-        parts = [f"{name} {middle:.4g} ± {std:.2g}" for name, (middle, std) in self.means.items()]
-        return f"{len(self.names)} seeds ({', '.join(self.names)}): {', '.join(parts)}"
-
-
-def summarise_seeds(systems: Sequence[System]) -> list[SeedSummary]:
-    """Return a summary of each group of two or more models that differ in their seeds alone."""
-    groups: list[dict[int, System]] = []  # systems by their seeds
-    for system in systems:
-        if system.config is None:
-            continue
-        seed = system.config.train.seed
-        for group in groups:
-            if seed not in group and _differ_in_seed_alone(system, *group.values()):
-                group[seed] = system
-                break
-        else:
-            groups.append({seed: system})
-    return [_summary([*group.values()]) for group in groups if len(group) > 1]
-
-
-def _differ_in_seed_alone(*systems: System) -> bool:
-    """Return whether the configurations of models are equal but for their seeds."""
-    configs = [
-        replace(system.config, train=replace(system.config.train, seed=0))
-        for system in systems
-        if system.config is not None
-    ]
-    return all(config == configs[0] for config in configs)
-
-
-def _summary(systems: Sequence[System]) -> SeedSummary:
-    """Return the summary of two or more models."""
-    means = {}
-    for name in systems[0].values:
-        values = [system.values[name] for system in systems]
-        means[name] = mean(values), stdev(values)
-    return SeedSummary([system.name for system in systems], means)
+def seed_summaries(systems: Sequence[System]) -> list[SeedSummary]:
+    """Return the summaries of the models among the systems, see seeds.summarise_seeds."""
+    return summarise_seeds(
+        [
+            Trained(system.name, system.training, system.values)
+            for system in systems
+            if system.training is not None
+        ]
+    )
 
 
 def with_significance(
@@ -156,7 +112,7 @@ def table(systems: Sequence[System], tokenize: str = DEFAULT_TOKENIZER) -> Itera
     for name, architecture, *numbers in rows:
         words = [name.ljust(widths[0]), architecture.ljust(widths[1])]
         yield "  ".join([*words, *map(str.rjust, numbers, widths[2:])]).rstrip()
-    yield from map(str, summarise_seeds(systems))
+    yield from map(str, seed_summaries(systems))
     yield ""
     yield "  ".join([f"{len(systems[0].texts)} lines", *map(with_resampling, signatures(tokenize))])
     yield LEGEND
@@ -197,7 +153,7 @@ def to_dict(systems: Sequence[System], tokenize: str = DEFAULT_TOKENIZER) -> dic
         "chrf_signature": names[0],
         "bleu_signature": names[1],
         "systems": [system.to_dict() for system in systems],
-        "seeds": [summary.to_dict() for summary in summarise_seeds(systems)],
+        "seeds": [summary.to_dict() for summary in seed_summaries(systems)],
     }
 
 

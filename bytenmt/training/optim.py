@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ from bytenmt.layers.ngram_tables import NgramTables
 from bytenmt.training.precision import in_bf16
 
 DEFAULT_NGRAM_LR = 0.03  # peak rate of n-gram tables where train.ngram_lr is 0
+DECOUPLED_DECAY = "decoupled_decay"  # key of a group of parameters
 N_NEWTON_SCHULZ_STEPS = 5
 # Jordan et al. 2024: the polynomial that is steepest at 0, which has no limit at 1.
 NEWTON_SCHULZ_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
@@ -24,8 +25,9 @@ NEWTON_SCHULZ_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimizer:
     """Build the optimiser that train.optimizer names.
 
-    It updates all parameters but n-gram tables, which RowAdam updates. Vectors and scalars have no
-    weight decay.
+    It updates all parameters but n-gram tables, which RowAdam updates. The weight decay of all
+    optimisers is decoupled: before a step the weights are multiplied by 1 - lr * decay. Vectors and
+    scalars have none.
 
     nag is Nesterov's accelerated gradient (Gehring et al. 2017: momentum 0.99); adadelta has rho
     0.95 and epsilon 1e-6 (Bahdanau et al. 2015; its paper's lr is 1); sgd has no momentum (Luong et
@@ -55,13 +57,13 @@ def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimiz
         return Muon(groups, maps, train.lr, betas, train.muon_momentum, dtype)
     if train.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=train.lr, betas=betas, fused=True)
+    for group in groups:  # in PyTorch these optimisers add the decay to the gradient
+        group[DECOUPLED_DECAY] = group.pop("weight_decay")
     if train.optimizer == "adadelta":
-        return torch.optim.Adadelta(groups, lr=train.lr, rho=0.95, eps=1e-6, foreach=True)
+        return DecayedAdadelta(groups, lr=train.lr, rho=0.95, eps=1e-6, foreach=True)
     if train.optimizer == "nag":
-        return torch.optim.SGD(
-            groups, lr=train.lr, momentum=train.momentum, nesterov=True, fused=True
-        )
-    return torch.optim.SGD(groups, lr=train.lr, fused=True)
+        return DecayedSGD(groups, lr=train.lr, momentum=train.momentum, nesterov=True, fused=True)
+    return DecayedSGD(groups, lr=train.lr, fused=True)
 
 
 def dense_parameters(model: nn.Module) -> list[nn.Parameter]:
@@ -85,6 +87,36 @@ def stored_rate(optimizer: torch.optim.Optimizer) -> float:
     """Return the learning rate of an optimizer's last update, as set_rate was given it."""
     group = optimizer.param_groups[0]
     return float(group["lr"] / group.get("share", 1.0))
+
+
+def decay_weights(groups: Iterable[Mapping[str, Any]]) -> None:
+    """Multiply the parameters of groups by 1 - lr * decay, as AdamW does (Loshchilov and Hutter
+    2019)."""
+    for group in groups:
+        decay = group.get(DECOUPLED_DECAY)  # missing in checkpoints of older versions
+        if decay:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            torch._foreach_mul_(parameters, 1 - group["lr"] * decay)
+
+
+class DecayedSGD(torch.optim.SGD):
+    """Stochastic gradient descent, with momentum or without, and decoupled weight decay."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Update all parameters that have a gradient; `closure` is ignored."""
+        decay_weights(self.param_groups)
+        super().step()
+
+
+class DecayedAdadelta(torch.optim.Adadelta):
+    """Adadelta (Zeiler 2012) with decoupled weight decay."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Update all parameters that have a gradient; `closure` is ignored."""
+        decay_weights(self.param_groups)
+        super().step()
 
 
 class MovingAverage:

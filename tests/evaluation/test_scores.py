@@ -20,7 +20,6 @@ from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.comparison import (
     System,
     read_metrics,
-    summarise_seeds,
     table,
     to_dict,
     with_significance,
@@ -112,7 +111,13 @@ def test_chance_is_told_from_skill() -> None:
     lines = list(table(found))
     assert [line.split()[0] for line in lines[1:5]] == [*named]
     n_metrics = len(text_metrics())
-    assert [line.count("*") for line in lines[:5]] == [0, 0, 0, n_metrics, 0] and "bootstrap" in lines[-1]
+    assert [line.count("*") for line in lines[:5]] == [
+        0,
+        0,
+        0,
+        n_metrics,
+        0,
+    ] and "bootstrap" in lines[-1]
     assert "nrefs:1|bs:1000|seed:12345|case:mixed" in lines[-2]
     assert to_dict(found)["systems"][3]["chrf_p"] == 1.0
 
@@ -178,30 +183,6 @@ def test_equal_scores_are_no_difference() -> None:
     ]
     found = with_significance(systems, [], ["ac"] * 20)
     assert found[1].significance["bleu"].p_value == 1.0
-
-
-def test_seeds_have_a_mean_and_a_standard_deviation() -> None:
-    """Runs with the same settings but for the seed are summarised; a single run, a text and a
-    second run of the same seed are not."""
-    one, two, other = (
-        load_config("luong", "tiny", [setting])
-        for setting in ("train.seed=1", "train.seed=2", "train.lr=0.1")
-    )
-    texts = {"a": REFERENCES, "b": REFERENCES[:60] + ["x"] * 60, "c": REFERENCES[:30] + ["x"] * 90}
-    systems = [
-        System(name, lines, {"bits_per_byte": bits, **scored(name, lines).values}, config=config)
-        for (name, lines), config, bits in zip(
-            texts.items(), (one, two, other), (1.0, 3.0, 4.0), strict=True
-        )
-    ]
-    systems += [scored("a text", REFERENCES), systems[0]._replace(name="again")]
-    [summary] = summarise_seeds(systems)
-    scores = summary.means
-    assert summary.names == ["a", "b"] and scores["bits_per_byte"] == (2.0, pytest.approx(2**0.5))
-    assert scores["exact_match"] == (75.0, pytest.approx(50 / 2**0.5))
-    assert to_dict(systems)["seeds"][0]["exact_match"]["mean"] == 75.0
-    tested = with_significance(systems, [], REFERENCES)
-    assert any(line.startswith("2 seeds (a, b): bits_per_byte 2 ± 1.4") for line in table(tested))
 
 
 def test_half_a_line_of_a_log_is_left_out(tmp_path: Path) -> None:

@@ -84,6 +84,43 @@ def test_optimizers(name: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon", "nag", "sgd", "adadelta"])
+def test_weight_decay_is_decoupled(name: Any) -> None:
+    """It multiplies the weights by 1 - lr * decay, and never enters the gradient, its averages or
+    the momentum."""
+    lr, decay, n_steps = 0.1, 0.5, 4
+    moved = {}
+    for weight_decay in (0.0, decay):
+        train = TrainConfig(optimizer=name, lr=lr, weight_decay=weight_decay, momentum=0.9)
+        parameters = nn.ParameterList([torch.linspace(1, 2, 6).view(2, 3)])
+        optimizer = build_optimizer(parameters, train)
+        weights = [parameters[0].detach().clone()]
+        for _ in range(n_steps):
+            parameters[0].grad = torch.ones(2, 3)
+            optimizer.step()
+            weights.append(parameters[0].detach().clone())
+        moved[weight_decay] = weights
+    for step in range(n_steps):
+        # The update of the gradient, which is the same with and without decay.
+        plain = moved[0.0][step + 1] - moved[0.0][step]
+        decayed = moved[decay][step + 1] - (1 - lr * decay) * moved[decay][step]
+        torch.testing.assert_close(plain, decayed, rtol=1e-5, atol=1e-6)
+
+
+def test_a_checkpoint_with_the_former_decay_goes_on_as_it_was() -> None:
+    """Groups of older versions have PyTorch's weight_decay, and no decoupled one."""
+    train = TrainConfig(optimizer="nag", lr=0.1, weight_decay=0.5, momentum=0.9)
+    parameters = nn.ParameterList([torch.ones(2, 3)])
+    former = torch.optim.SGD(
+        [{"params": [*parameters], "weight_decay": 0.5}], lr=0.1, momentum=0.9, nesterov=True
+    )
+    optimizer = build_optimizer(parameters, train)
+    optimizer.load_state_dict(former.state_dict())
+    parameters[0].grad = torch.zeros(2, 3)
+    optimizer.step()
+    torch.testing.assert_close(parameters[0].detach(), torch.full((2, 3), 1 - 0.1 * 0.5 * 1.9))
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon", "nag", "sgd", "adadelta"])
 def test_weight_decay_leaves_vectors_alone(name: Any) -> None:
     plain, decayed = (
         descend(TrainConfig(optimizer=name, lr=0.1, weight_decay=decay), 3) for decay in (0.0, 0.5)
