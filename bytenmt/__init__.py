@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from bytenmt.api.runs import Run as Run
     from bytenmt.api.runs import train as train
     from bytenmt.decoding.interface import Hypothesis as Hypothesis
-    from bytenmt.decoding.translator import Translator as Translator
     from bytenmt.errors import BytenmtError as BytenmtError
     from bytenmt.errors import CheckpointError as CheckpointError
     from bytenmt.errors import ConfigError as ConfigError
     from bytenmt.errors import DataError as DataError
     from bytenmt.errors import DeviceError as DeviceError
     from bytenmt.errors import SettingError as SettingError
+    from bytenmt.translation.translator import Translator as Translator
 
 __version__ = "0.2.0.dev0"
 _ERRORS = (
@@ -37,7 +37,10 @@ _ERRORS = (
     "SettingError",
 )
 _HOME = dict.fromkeys(_ERRORS, "bytenmt.errors")
-_HOME |= {"Hypothesis": "bytenmt.decoding.interface", "Translator": "bytenmt.decoding.translator"}
+_HOME |= {
+    "Hypothesis": "bytenmt.decoding.interface",
+    "Translator": "bytenmt.translation.translator",
+}
 _HOME |= dict.fromkeys(("Evaluation", "Run", "train"), "bytenmt.api.runs")
 __all__ = ["__version__", *_HOME]  # noqa: PLE0604
 

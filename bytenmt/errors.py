@@ -5,10 +5,9 @@ Also `printable`, which shows foreign text, such as a file name, in a line for a
 
 
 def printable(text: object) -> str:
-    """Return str(text) as one line in which no control character is left that a terminal would
-    obey.
+    r"""Return str(text) as one line without control characters, which a terminal would obey.
 
-    Characters that Python's repr would escape are escaped; \\xff is a byte of a file name that is
+    Characters that Python's repr would escape are escaped; \xff is a byte of a file name that is
     not UTF-8.
     """
     whole = str(text)
@@ -31,13 +30,16 @@ class BytenmtError(Exception):
 
 
 class ConfigError(BytenmtError):
-    """An unknown configuration key, or a value of a wrong type or range; the message has the key's
-    path."""
+    """An unknown configuration key, or a value of a wrong type or range.
+
+    The message has the key's path.
+    """
 
 
 class SettingError(ConfigError, ValueError):
-    """An unknown or invalid keyword argument of the Python interface or option of a command, such
-    as beam=0.
+    """An unknown or invalid setting, such as beam=0.
+
+    It is a keyword argument of the Python interface or an option of a command.
 
     It is a ValueError, too.
     """
@@ -66,8 +68,10 @@ EXTRAS = {  # optional packages by the name that is imported, and the pip extras
 
 
 def missing_package(error: ModuleNotFoundError) -> str:
-    """Return a message that says which pip extra to install for a package that is missing, one of
-    EXTRAS. For any other package the error itself is raised again."""
+    """Return a message that says which pip extra installs a missing package, one of EXTRAS.
+
+    For any other package the error itself is raised again.
+    """
     package = (error.name or "").partition(".")[0]
     if package not in EXTRAS:
         raise error

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 PRECISIONS = ("fp32", "int8")  # of the matrices of the CPU engine
 FIRST_SENTINEL, N_SENTINELS = 0xF5, 8  # the bytes that stand for kept spans, see sentinels.py
+# Bytes that UTF-8 never uses and that a source may begin with, see formality.py.
+INFORMAL_BYTE, FORMAL_BYTE = 0xC0, 0xC1
 PANEL = (
     64  # columns of a weight matrix that the packed format stores together, as BLAS libraries do
 )

@@ -13,6 +13,9 @@ The *prefix hash* of a text is a hash of the bytes since the last byte that is p
 ASCII letter or digit is, and so is every byte of a longer character (0x80 to 0xF4). With a byte b
 of a word, A to Z taken as a to z, it becomes prefix * PER_BYTE + b + 1, with any other byte 0. A
 table of words hashes it as the key of an n-gram of WORD_ORDER bytes.
+
+A source may begin with 0xC0 or 0xC1, which ask for a form of address (formality.py). Whoever hashes
+a text takes both for BOS, so that the n-grams and words behind them are those of the source alone.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from bytenmt.jit import njit
+from bytenmt.kernel_constants import FORMAL_BYTE, INFORMAL_BYTE
 from bytenmt.utf8 import BOS
 
 N_BYTES = 8  # bytes of a word, and of the longest n-gram
@@ -42,6 +46,7 @@ _LEAST_LONG, _LAST_OF_WORD, _PER_BYTE = (
     np.uint64(LAST_OF_WORD),
     np.uint64(PER_BYTE),
 )
+_INFORMAL, _FORMAL, _BOS = np.uint64(INFORMAL_BYTE), np.uint64(FORMAL_BYTE), np.uint64(BOS)
 _FROM_A, _BEYOND_Z, _TWO = (
     np.uint64(0x3F3F3F3F3F3F3F3F),
     np.uint64(0x2525252525252525),
@@ -76,6 +81,12 @@ def fold_case(word: Any) -> Any:
     low = word & _SEVEN
     capital = (low + _FROM_A) & ~(low + _BEYOND_Z) & ~word & _HIGH
     return word | (capital >> _TWO)
+
+
+@njit
+def without_form(byte: Any) -> Any:
+    """Return a byte, as uint64; BOS for the two that ask for a form of address."""
+    return _BOS if byte in (_INFORMAL, _FORMAL) else byte
 
 
 @njit

@@ -8,8 +8,7 @@ from typing import Any
 
 
 class Bar:
-    """The progress of one operation, which Reporter.bar yields. shown: a bar of tqdm; None shows
-    nothing."""
+    """The progress of one operation, which Reporter.bar yields."""
 
     def __init__(self, shown: Any = None) -> None:
         self._shown = shown

@@ -1,5 +1,4 @@
-"""Fixtures and settings of all tests: their order, one thread, the number of examples, pairs to
-train on."""
+"""Fixtures and settings of all tests: order, one thread, number of examples, training pairs."""
 
 import os
 from pathlib import Path
@@ -18,7 +17,7 @@ WITHOUT_ENGINE = (
         "data/test_epoch_plan.py",
         "decoding/test_kernels.py",
     ),
-    *("evaluation/test_properties.py", "training/test_optim.py", "training/test_trainer.py"),
+    *("docs/test_growth_table.py", "training/test_optim.py", "training/test_trainer.py"),
     *("test_imports.py", "test_sentinels.py", "test_utf8.py"),
 )
 WITH_ENGINE = (  # of those folders
@@ -39,8 +38,7 @@ settings.load_profile("bytenmt")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the tests: first the file marked compiles_kernels, then the folders that need no
-    kernels.
+    """Order the tests: first the file marked compiles_kernels, then folders without kernels.
 
     Within each group, files with slow tests come first, so that all processes end at about the same
     time.

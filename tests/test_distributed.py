@@ -1,5 +1,4 @@
-"""Test communication between processes, and how they end together; a single process does not
-communicate."""
+"""Communication between processes, and how they end together; a single one has none."""
 
 import os
 import time

@@ -1,5 +1,4 @@
-"""The rooms of the package: who may import whom and how large each may grow, as
-docs/architecture.md says."""
+"""The rooms of the package: who may import whom, as docs/architecture.md says."""
 
 import re
 from collections import defaultdict

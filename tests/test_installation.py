@@ -23,9 +23,12 @@ IMPORT = "import site, sys; site.addsitedir(sys.argv[1]); import bytenmt; print(
 
 @pytest.mark.slow
 def test_the_folder_of_a_clone_is_not_taken_for_the_package(tmp_path: Path) -> None:
-    """A clone is a folder named bytenmt, too: in the folder that it lies in, Python must not take
-    it for a namespace package, in which there is nothing."""
-    clone, site = tmp_path / "bytenmt", tmp_path / "site"
+    """A clone is a folder named bytenmt, too.
+
+    In the folder around it, Python must not take it for a namespace package, which would be empty.
+    """
+    clone = tmp_path / "bytenmt"
+    site = tmp_path / "site"
     (clone / "bytenmt").mkdir(parents=True)
     for name in ("pyproject.toml", "README.md", "bytenmt/__init__.py", "bytenmt/errors.py"):
         shutil.copy(ROOT / name, clone / name)
@@ -51,12 +54,13 @@ def test_the_folder_of_a_clone_is_not_taken_for_the_package(tmp_path: Path) -> N
 PACKAGE = Path(bytenmt.__file__).parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 SETUPTOOLS = PROJECT["tool"]["setuptools"]
-IMPORTED = re.compile(r"^ *(?:import|from) (\w+)(?:[\w.]*)(?: import .*| as \w+)?$", re.MULTILINE)
+IMPORTED = re.compile(
+    r"^ *(?:import|from) ([A-Za-z_]\w*)(?:[\w.]*)(?: import .*| as \w+)?$", re.MULTILINE
+)
 
 
 def test_every_folder_is_installed() -> None:
-    """Every folder is a package that setuptools finds: one without __init__.py would be left out
-    silently."""
+    """Every folder is a package that setuptools finds: without __init__.py it would be left out."""
     find_packages = pytest.importorskip("setuptools").find_packages
     folders = {path.parent for path in PACKAGE.rglob("*.py")}
     standing = {".".join(path.relative_to(ROOT).parts) for path in folders}

@@ -1,5 +1,4 @@
-"""Test the cache of compiled code: kept between runs, made anew for other sources, and never
-required."""
+"""The cache of compiled code: kept between runs, made anew for other sources, never required."""
 
 import os
 import shutil
@@ -22,13 +21,11 @@ def scaled(x: int) -> int:
 
 
 def was_kept(function: Callable[..., Any] = scaled) -> bool:
-    """Call the function as a process does that has not called it yet; was its machine code on disk?"""
+    """Call the function as a new process does; return whether its machine code was on disk."""
     compiled: Any = jit.njit(function)
     assert compiled(14) == 14 * FACTOR
-    hits, misses = (
-        sum(compiled.stats.cache_hits.values()),
-        sum(compiled.stats.cache_misses.values()),
-    )
+    hits = sum(compiled.stats.cache_hits.values())
+    misses = sum(compiled.stats.cache_misses.values())
     assert hits + misses <= 1
     return bool(hits)
 
@@ -74,8 +71,10 @@ def test_where_nothing_can_be_stored_each_run_compiles(
 
 
 def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
-    """The named folder, else the package's own; then the user's. One that cannot be written to is
-    read where the machine code is there."""
+    """The named folder, else the package's own; then the user's.
+
+    One that cannot be written to is read where the machine code is there.
+    """
     folder = cache_folder(INTERPRETER)
     assert folder is not None and folder.parent == place
     cache_folder.cache_clear()
@@ -97,8 +96,7 @@ def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Path) ->
 def test_every_source_has_a_folder_of_its_own(
     tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After an edit of a kernel, or of what its constants come from; not after one of anything
-    else."""
+    """After an edit of a kernel, or of what its constants come from; not of anything else."""
     copied = tmp_path / "bytenmt"
     for module in MODULES.values():
         if (
@@ -129,9 +127,12 @@ def test_every_source_has_a_folder_of_its_own(
 
 @pytest.mark.slow
 def test_all_that_kernels_are_compiled_from_is_covered() -> None:
-    """Every import of the interpreter, at any depth, and of other files that compile, but for
-    modules that compiled code takes nothing from."""
-    waiting, found = [INTERPRETER], set[Path]()
+    """Every import of the interpreter, at any depth, and of other files that compile.
+
+    Modules that compiled code takes nothing from are excepted.
+    """
+    waiting = [INTERPRETER]
+    found = set[Path]()
     while waiting:
         found.add(file := waiting.pop())
         waiting += {MODULES[name] for name in module_imports(file) if name != "__init__"} - found

@@ -1,5 +1,4 @@
-"""The hash of n-grams: values computed by hand, the same for Python's integers, compiled code and
-tensors."""
+"""The hash of n-grams: computed by hand, and equal in Python, compiled code and tensors."""
 
 import numpy as np
 import pytest
@@ -17,8 +16,7 @@ MODULUS = 2**64
 
 
 def word_of(text: bytes) -> int:
-    """Return the word of a text: its last 8 bytes, the newest lowest, after as many BOS as are
-    missing."""
+    """Return the word of a text: its last 8 bytes, the newest lowest, after BOS where missing."""
     return int.from_bytes((bytes([BOS] * 8) + text)[-8:], "big")
 
 
@@ -60,8 +58,9 @@ def test_only_ascii_capitals_become_small_letters(text: bytes) -> None:
 def test_tensors_find_the_rows_of_the_hash(
     read: bytes, before: bytes, bits: int, folded: bool
 ) -> None:
-    """Rows are the highest bits of the hash of each order, one table after the other, at any
-    position and for any split of the text.
+    """Rows are the highest bits of the hash of each order, one table after the other.
+
+    That holds at any position and for any split of the text.
     """
     tables = NgramTables(1, (2, 3, 5, 8), 1 << bits, fold_case=folded)
     recent = (as_row(bytes([BOS]) * N_BYTES + before)[:, -N_BYTES:],)
@@ -76,10 +75,10 @@ def test_tensors_find_the_rows_of_the_hash(
 
 @given(st.binary(max_size=20), st.integers(0, 20))
 def test_words_are_hashed_from_their_beginnings(text: bytes, cut: int) -> None:
-    """A loop over the bytes gives the same, wherever the text is cut; a table takes the highest
-    bits."""
+    """A loop over the bytes gives the same, wherever the text is cut; a table has the high bits."""
     tables = NgramTables(1, (2,), 8, n_word_rows=64)
-    expected, prefix = [], 0
+    expected = []
+    prefix = 0
     for byte in text.lower():
         in_word = bytes([byte]).isalnum() or 0x80 <= byte <= 0xF4
         prefix = (prefix * ngram_hash.PER_BYTE + byte + 1) % (1 << 64) if in_word else 0

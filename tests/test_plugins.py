@@ -1,4 +1,4 @@
-"""Plugins: that of the guide trains, resumes exactly, and is asked for; bad ones end in one line."""
+"""Plugins: the guide's trains, resumes exactly and is asked for; bad ones end in one line."""
 
 import math
 import os
@@ -21,7 +21,6 @@ from bytenmt.checkpoints.checkpoint import load_checkpoint
 from bytenmt.checkpoints.weights import BEST, read_config, read_run
 from bytenmt.cli.main import main
 from bytenmt.config.schema import load_config, parse_stored_config
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.evaluation.scores import text_values
 from bytenmt.plugins import LOSS_TERMS, METRICS, SCHEDULES, load_plugins
@@ -29,6 +28,7 @@ from bytenmt.training import loop as training
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation import TranslationObjective
+from bytenmt.translation.translator import Translator
 
 GUIDE = guide_pages.files(guide_pages.ROOT / "bytenmt" / "docs" / "for-researchers.md")
 USED = ("train.loss_terms.confidence=0.1", "train.schedule=sawtooth", "train.valid_lines=1")
@@ -69,7 +69,8 @@ def test_the_plugin_of_the_guide_trains_and_resumes_exactly(
     files: list[str], tmp_path: Path, texts: dict[str, Any]
 ) -> None:
     load_plugins(files)
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    whole = tmp_path / "whole"
+    parts = tmp_path / "parts"
     for run, limit in ((whole, 8), (parts, 3), (parts, 8)):
         settings = config("luong", *USED, f"train.max_updates={limit}")
         train(run, settings, **texts, device=CPU, resume=run == parts)
@@ -98,8 +99,7 @@ def test_a_run_says_what_is_missing(
 
 
 def test_a_child_process_has_the_plugins(files: list[str]) -> None:
-    """A process with the environment of one that has loaded them reads a configuration with their
-    names."""
+    """A process with the environment of one that has loaded them reads their names."""
     load_plugins(files)
     forget_plugins()
     assert load_config("luong", "tiny", ["train.schedule=sawtooth"]).train.schedule == "sawtooth"
@@ -118,8 +118,10 @@ register(MineConfig, Transformer, {"small": {"model": {"d_embedding": 8, "d_mode
 
 
 def test_an_architecture_of_a_plugin(files: list[str], tmp_path: Path) -> None:
-    """A configuration names it; a stored one needs it, also of a version with other kinds of
-    plugins. A file that is named twice is imported once."""
+    """A configuration names it; a stored one needs it, also one of an older version.
+
+    A file that is named twice is imported once.
+    """
     plugin = tmp_path / "mine_plugin.py"
     plugin.write_text(ARCHITECTURE)
     load_plugins([str(plugin)] * 2)
@@ -174,9 +176,9 @@ def test_a_bad_plugin_is_one_line(
 def test_epochs_end_a_run_and_resume_exactly(
     tmp_path: Path, texts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rate falls to zero with the last batch of the last epoch, wherever the run was
-    interrupted."""
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    """The rate falls to zero with the last batch of the last epoch, wherever the run stopped."""
+    whole = tmp_path / "whole"
+    parts = tmp_path / "parts"
     limits = [
         "train.max_updates=0",
         "train.max_epochs=2",
@@ -217,7 +219,7 @@ def one_after_the_other(values: list[float]) -> Any:
 def test_nan_is_never_the_best(
     tmp_path: Path, texts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A number is better than NaN, at the first validation or later; NaN counts for the patience."""
+    """A number is better than NaN, at any validation; NaN counts for the patience."""
     for name, values, best, last in (
         ("first", [math.nan, 2.0, math.nan, math.nan], 2, 4),
         ("never", [math.nan, math.nan, math.nan], None, 2),
@@ -240,7 +242,7 @@ def test_nan_is_never_the_best(
 def test_a_run_that_diverges_ends(
     tmp_path: Path, texts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The loss is NaN, or stays higher than that of any model that learns; what was saved stands."""
+    """The loss is NaN, or stays above that of any model that learns; what was saved stands."""
     LOSS_TERMS["nan"] = lambda x: x.logits.sum() * math.nan
     SCHEDULES["broken"] = lambda train, progress: math.nan
     monkeypatch.setattr(training, "MAX_DIVERGED_UPDATES", 4)

@@ -1,5 +1,4 @@
-"""The translators in the clone: small, with a card that says whose sentences they learnt; they
-translate."""
+"""The translators in the clone: small, with a card of their training text; they translate."""
 
 import json
 from pathlib import Path

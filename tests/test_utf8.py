@@ -77,9 +77,16 @@ def test_automaton_accepts_what_python_decodes() -> None:
 def test_cost_is_the_shortest_completion() -> None:
     """Prefixes lead to every state; the shortest completion is found by trying with Python."""
     prefixes = {
-        b"": 0, b"\xc3": 1, b"\xe1": 2, b"\xf1": 3, b"\xe0": 4, b"\xed": 5, b"\xf0": 6, b"\xf4": 7,
+        b"": 0,
+        b"\xc3": 1,
+        b"\xe1": 2,
+        b"\xf1": 3,
+        b"\xe0": 4,
+        b"\xed": 5,
+        b"\xf0": 6,
+        b"\xf4": 7,
         b"\xc2": 8,
-    }  # fmt: skip
+    }
     tails = [bytes(t) for k in range(4) for t in itertools.product(b"\x80\x9f\xa0\xbf", repeat=k)]
     assert {run(prefix, UTF8_NEXT, UTF8_COST) for prefix in prefixes} == set(range(REJECT))
     for prefix in prefixes:

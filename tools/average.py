@@ -26,13 +26,13 @@ from bytenmt.errors import BytenmtError, CheckpointError
 
 
 def average(paths: Sequence[Path], output: Path) -> str:
-    """Write the mean of the weights of runs, their best ones, and weights files; return a line
-    about it.
+    """Write the mean of the weights of runs, their best ones, and weights files; return a line.
 
     Raises CheckpointError.
     """
     found = [read_run(path) for path in paths]
-    files, stored = [file for file, _ in found], [one for _, one in found]
+    files = [file for file, _ in found]
+    stored = [one for _, one in found]
     prepare_output(output, files)
     for file, one in zip(files, stored, strict=True):
         if one.config.model != stored[0].config.model:

@@ -1,5 +1,4 @@
-"""Write a model card: a README.md for model hubs, with scores, scores on disturbed sources, and
-speed.
+"""Write a model card: a README.md for model hubs, with scores and speed.
 
     python tools/card.py MODEL -o card.md --src test.en --ref test.de --language en --language de
 
@@ -20,12 +19,13 @@ if __name__ == "__main__":
 
 from bytenmt import __version__
 from bytenmt.architectures.parameters import n_parameters
-from bytenmt.config.schema import architecture, config_toml
+from bytenmt.architectures.section import architecture
+from bytenmt.config.schema import config_toml
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.loading import LoadedRun, load_runs
-from bytenmt.decoding.settings import Settings
 from bytenmt.errors import BytenmtError
+from bytenmt.translation.settings import Settings
 from tools.measurements import NOISE_SEED, Measured, measure
 
 
@@ -58,11 +58,14 @@ def _front_matter(model: LoadedRun, measured: Measured, args: argparse.Namespace
 
 
 def _body(model: LoadedRun, measured: Measured, args: argparse.Namespace) -> Iterator[str]:
-    config, facts, scores = model.config, model.facts, measured.scores
+    config = model.config
+    facts = model.facts
+    scores = measured.scores
     size = f"{n_parameters(config.model):,} parameters, {model.file.stat().st_size / 1e6:.1f} MB"
+    languages = " to ".join(args.language) or "unnamed languages"
     yield f"# {args.name}\n"
     yield (
-        f"A translation model on raw UTF-8 bytes, {' to '.join(args.language) or 'languages not told'}:"
+        f"A translation model on raw UTF-8 bytes, {languages}:"
         f" {architecture(config.model)}, {size} in {model.precision}, bytenmt {__version__}.\n"
     )
     corpora = facts.without_folders().corpora
@@ -72,15 +75,23 @@ def _body(model: LoadedRun, measured: Measured, args: argparse.Namespace) -> Ite
         for name in (corpus.src, corpus.tgt, corpus.tsv)
         if name is not None
     ]
-    yield f"- Training text: {facts.pairs or 0:,} pairs, {', '.join([*args.data, *map(str, files)])}"
+    texts = ", ".join([*args.data, *map(str, files)])
+    yield f"- Training text: {facts.pairs or 0:,} pairs, {texts}"
     yield f"- Training: update {facts.update or 0:,}"
     yield f"- On {measured.n_lines:,} lines of {args.ref.name}, beam {args.beam}:"
     yield f"  chrF {scores.chrf:.2f} `{scores.chrf_signature}`, BLEU {scores.bleu:.2f}"
     yield f"  `{scores.bleu_signature}`, exact match {scores.exact_match:.1f} %"
-    yield f"- Bytes of translation a second, {measured.threads} threads, on the machine that wrote this:"
-    yield f"  {', '.join(f'{speed:,.0f} with batches of {batch}' for batch, speed in measured.speeds)}"
+    yield (
+        f"- Bytes of translation a second, {measured.threads} threads, on the machine that wrote"
+        " this:"
+    )
+    speeds = [f"{speed:,.0f} with batches of {batch}" for batch, speed in measured.speeds]
+    yield f"  {', '.join(speeds)}"
     yield f"- A line of more than {config.data.max_source_bytes:,} bytes is translated in pieces."
-    yield "\nchrF with a share of the source's characters disturbed (typos, case, swaps, characters dropped"
+    yield (
+        "\nchrF with a share of the source's characters disturbed (typos, case, swaps, characters"
+        " dropped"
+    )
     yield f"or doubled; digits stay; seed {NOISE_SEED}):\n"
     yield f"| {' | '.join(f'{share:.0%}' for share, _ in measured.noise)} |"
     yield f"|{'---:|' * len(measured.noise)}"

@@ -9,8 +9,10 @@ from bytenmt.errors import BytenmtError
 
 
 def import_package(name: str, extra: str) -> Any:
-    """Import a package that `pip install 'bytenmt[extra]'` installs. Raises BytenmtError if it is
-    missing."""
+    """Import a package that `pip install 'bytenmt[extra]'` installs.
+
+    Raises BytenmtError if it is missing.
+    """
     try:
         return import_module(name)
     except ImportError:

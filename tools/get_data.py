@@ -5,13 +5,14 @@
     python tools/get_data.py --pack shipped-en-de shipped-en-ko --from corpora -o packed
 
 Corpora without an address in tools/corpora.toml are copied --from a folder, which holds the corpus'
-own folder or its files, gzipped or not. Existing files are checked and kept. tinyshakespeare is
-split as in nanoGPT: the first 90 % of its bytes are train.txt, the last 10 % valid.txt. The
-training text of a corpus of several sources is also written in the parts that tools/corpora.toml
-names.
+own folder or its files, gzipped or not; the phrases come from data/phrases. Existing files are
+checked and kept. tinyshakespeare is split as in nanoGPT: the first 90 % of its bytes are train.txt,
+the last 10 % valid.txt. The training text of a corpus of several sources is also written in the
+parts that tools/corpora.toml names. valid-eng-deu and valid-eng-kor are made of the first lines of
+other corpora, which must be there.
 
 --pack writes the training and validation text of recipes (tools/recipes) xz-compressed, which
-training reads as it is, so that it can travel to a machine without a network: 20 MB at most.
+training reads as it is, so that it can travel to a machine without a network: 60 MB at most.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+REPOSITORY = Path(__file__).resolve().parents[1]
 CORPORA = Path(__file__).with_name("corpora.toml")
 RECIPES = Path(__file__).with_name("recipes")
 GZIP = b"\x1f\x8b"
-MOST_PACKED = 20_000_000  # bytes
+MAX_PACKED_BYTES = 60_000_000
 
 
 def fetch(name: str, corpus: Mapping[str, Any], output: Path, source: Path | None) -> Path:
@@ -40,6 +42,10 @@ def fetch(name: str, corpus: Mapping[str, Any], output: Path, source: Path | Non
     """
     folder = output / name
     folder.mkdir(parents=True, exist_ok=True)
+    if "first_lines" in corpus:
+        for file in corpus["files"]:
+            join_first_lines(folder / file, corpus["first_lines"], output)
+        return folder
     for file, about in corpus["files"].items():
         path = folder / file
         if not (path.is_file() and digest(path.read_bytes()) == about["sha256"]):
@@ -55,30 +61,35 @@ def fetch(name: str, corpus: Mapping[str, Any], output: Path, source: Path | Non
         (folder / "train.txt").write_bytes(text[:n_train])
         (folder / "valid.txt").write_bytes(text[n_train:])
     if "parts" in corpus:
-        write_parts(
-            folder, corpus["parts"], [file for file in corpus["files"] if file.startswith("train.")]
-        )
+        write_parts(folder, **corpus["parts"])
     return folder
 
 
-def write_parts(folder: Path, parts: Mapping[str, Sequence[str]], names: Sequence[str]) -> None:
-    """Write the lines of train.LANGUAGE as train.PART.LANGUAGE, by their sources in train.source.
+def write_parts(folder: Path, stem: str, rest: str, sources: Mapping[str, Sequence[str]]) -> None:
+    """Write the lines of STEM.LANGUAGE as train.PART.LANGUAGE, by their sources in STEM.source.
 
-    parts: the sources of each part; lines of all others are the part "interface".
+    sources: those of each part; the lines of all other sources are the part `rest`.
     """
-    part_of = {source: part for part, sources in parts.items() for source in sources}
-    sources = (folder / "train.source").read_text("utf-8").splitlines()
-    for name in (name for name in names if name != "train.source"):
-        lines = (folder / name).read_text("utf-8").split("\n")
-        for part in (*parts, "interface"):
-            chosen = (
-                line
-                for line, source in zip(lines, sources, strict=False)
-                if part_of.get(source, "interface") == part
-            )
-            (folder / name.replace("train", f"train.{part}")).write_text(
-                "".join(f"{line}\n" for line in chosen), "utf-8"
-            )
+    part_of = {source: part for part, names in sources.items() for source in names}
+    source_file = folder / f"{stem}.source"
+    parts = [part_of.get(name, rest) for name in source_file.read_text("utf-8").splitlines()]
+    for path in sorted(folder.glob(f"{stem}.??")):
+        lines = path.read_text("utf-8").split("\n")
+        for part in (*sources, rest):
+            chosen = [f"{line}\n" for line, own in zip(lines, parts, strict=False) if own == part]
+            (folder / f"train.{part}{path.suffix}").write_text("".join(chosen), "utf-8")
+
+
+def join_first_lines(path: Path, n_lines: Mapping[str, int], corpora: Path) -> None:
+    """Write the first lines of the files of the same name of several corpora to one file.
+
+    n_lines: how many of each corpus. Raises OSError where a corpus was not fetched.
+    """
+    joined = b""
+    for corpus, n in n_lines.items():
+        lines = (corpora / corpus / path.name).read_bytes().splitlines(keepends=True)
+        joined += b"".join(lines[:n])
+    path.write_bytes(joined)
 
 
 def pack(recipes: Sequence[str], corpora: Path, output: Path) -> int:
@@ -95,9 +106,9 @@ def pack(recipes: Sequence[str], corpora: Path, output: Path) -> int:
         path = output / f"{file}.xz"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-    if n_bytes > MOST_PACKED:
+    if n_bytes > MAX_PACKED_BYTES:
         raise ValueError(
-            f"{output} has {n_bytes} bytes, expected at most {MOST_PACKED}: name fewer recipes"
+            f"{output} has {n_bytes} bytes, expected at most {MAX_PACKED_BYTES}: name fewer recipes"
         )
     return n_bytes
 
@@ -110,6 +121,8 @@ def _read(
     name: str, corpus: Mapping[str, Any], file: str, about: Mapping[str, Any], source: Path | None
 ) -> bytes:
     """Return the bytes of a file as stored, possibly gzipped."""
+    if "folder" in corpus:
+        source = REPOSITORY / corpus["folder"]
     if source is not None:
         for path in (source / name / file, source / file):
             for there in (path, path.with_name(path.name + ".gz")):

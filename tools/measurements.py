@@ -10,14 +10,14 @@ from bytenmt.data.augment.noise import Letters, noisy_lines
 from bytenmt.decoding.interface import Request
 from bytenmt.decoding.loading import Runtime
 from bytenmt.decoding.scheduler import decode
-from bytenmt.decoding.settings import Settings
-from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.scores import TextScores, text_scores
+from bytenmt.translation.settings import Settings
+from bytenmt.translation.translator import Translator
 
 SHARES = (0.0, 0.05, 0.1, 0.2)  # of the source's characters that are disturbed
 NOISE_SEED = 1
 BATCHES = (1, 32)  # sentences side by side
-N_TIMED = 64  # lines
+N_TIMED_LINES = 64  # lines
 
 
 class Speed(NamedTuple):
@@ -48,8 +48,10 @@ def measure(
     settings: Settings,
     tokenize: str = "13a",
 ) -> Measured:
-    """Measure models on a test text, with the threads they were loaded for. tokenize: see
-    text_scores."""
+    """Measure models on a test text with the threads of their engine.
+
+    tokenize: see text_scores.
+    """
     translator = Translator.from_runtime(runtime, settings)
     letters = Letters.from_texts(line.decode() for line in sources)
     found = []
@@ -67,11 +69,12 @@ def measure_speeds(translator: Translator, sources: Sequence[bytes]) -> tuple[Sp
 
 
 def _speed(translator: Translator, sources: Sequence[bytes], batch: int) -> float:
-    """Return bytes of translation per second, for the first lines that are translated in one piece."""
+    """Return bytes of translation per second for the first lines, translated in one piece."""
     lines = [line for line in sources if 0 < len(line) <= translator.settings.max_source_bytes][
-        :N_TIMED
+        :N_TIMED_LINES
     ]
-    limits, engine = translator.settings, translator.make_engine(batch)
+    limits = translator.settings
+    engine = translator.make_engine(batch)
     requests = [
         Request(line, int(limits.max_len_a * len(line)) + limits.max_len_b) for line in lines
     ]

@@ -1,5 +1,4 @@
-"""Count the planted faults that a model's quality flags detect, and the false alarms on intact
-references.
+"""Count the planted faults that a model's quality flags detect, and their false alarms.
 
     python tools/planted_faults.py data/models/en-de --direction en-de --corpora corpora
 
@@ -34,18 +33,18 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])  # the checkout: tools import each other
 
 from bytenmt.data.text_file import TextFile
-from bytenmt.decoding.confidence import SURE, WRONG, Verdict, is_copy
 from bytenmt.decoding.interface import AUTO, EngineSpec, Hypothesis
 from bytenmt.decoding.loading import load_runs
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.judge import Judge, bits_of_texts
+from bytenmt.translation.confidence import SURE, WRONG, Verdict, is_copy
 
 TEXTS = {
     "tatoeba": "tatoeba-eng-deu/test",
     "uistrings": "uistrings-eng-deu/test",
     "multi30k": "multi30k/test_2016_flickr",
 }
-FOREIGN = "multi30k/test_2016_flickr.fr"
+FOREIGN_TEXT = "multi30k/test_2016_flickr.fr"
 INTACT = "intact"
 NO_WORDS = ("", "–", "...", "***", "?!", "-->")
 LN2 = 0.6931471805599453
@@ -113,7 +112,7 @@ def judge_pairs(judge: Judge, pairs: Sequence[Pair]) -> Count:
     """Judge pairs as if the model had written the texts, and count the flags."""
     sources = [pair.source.encode() for pair in pairs]
     texts = [pair.text.encode() for pair in pairs]
-    bits = bits_of_texts(judge.reader, sources, texts)
+    bits = bits_of_texts(judge.scorer, sources, texts)
     written = [
         Hypothesis(text, -LN2 * cost, 0.0) for text, cost in zip(texts, bits.tolist(), strict=True)
     ]
@@ -149,6 +148,7 @@ def table(counts_of_texts: dict[str, dict[str, Count]]) -> list[str]:
 
 
 def main() -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -160,7 +160,7 @@ def main() -> None:
     args = parser.parse_args()
     try:
         judge = Judge.from_runtime(load_runs(args.run, EngineSpec("numba", "cpu", AUTO, 1)))
-        foreign = [line.decode() for line in TextFile.open(args.corpora / FOREIGN)]
+        foreign = [line.decode() for line in TextFile.open(args.corpora / FOREIGN_TEXT)]
         found: dict[str, dict[str, Count]] = {}
         for name in TEXTS:
             pairs = read_pairs(args.corpora, name, args.direction, args.lines)

@@ -1,8 +1,7 @@
 """Reproduce a table of results: train, decode and score each of its rows.
 
     python tools/get_data.py multi30k -o corpora
-    python tools/reproduce.py multi30k-en-de --corpora corpora -o results [--row bahdanau]
-    [--minutes 120]
+    python tools/reproduce.py multi30k-en-de --corpora corpora -o results --minutes 120
 
 The budget of a row may be given in minutes. It is converted to updates by timing the training once,
 alone on an idle machine; after that the training may share the machine with other work:
@@ -46,7 +45,7 @@ from tools.results.scoring import PROGRAM, score_row
 from tools.results.tables import draw, table
 
 TOOLS = Path(__file__).resolve().parent
-PATIENCE = 120  # seconds that an interrupted training may take to save its checkpoint
+PATIENCE_SECONDS = 120  # seconds that an interrupted training may take to save its checkpoint
 
 
 class TrainingStopped(Exception):
@@ -59,7 +58,8 @@ def train(recipe: Recipe, row: str, corpora: Path, folder: Path, until: float) -
     until: deadline on the clock of time.monotonic(). Raises TrainingStopped at the deadline and
     RuntimeError where training fails.
     """
-    one, run = recipe.rows[row], folder / row / "run"
+    one = recipe.rows[row]
+    run = folder / row / "run"
     if one.minutes and recipe.timed_rate(row, folder) is None:
         raise BytenmtError(
             f"row {row} has a budget of {one.minutes:g} minutes: time it first, by --time 5"
@@ -81,7 +81,8 @@ def _distil(recipe: Recipe, row: str, corpora: Path, folder: Path, until: float)
     for source, pairs in zip(recipe.sources(row), recipe.distilled_files(row, folder), strict=True):
         if pairs.is_file():
             continue
-        texts, own = pairs.with_suffix(".hyp"), corpora / source
+        texts = pairs.with_suffix(".hyp")
+        own = corpora / source
         if not texts.is_file():
             words = [*PROGRAM, "translate", *map(str, recipe.teachers(row, folder)), "-i", str(own)]
             words += [
@@ -137,7 +138,8 @@ def updates_per_minute(records: Sequence[Mapping[str, Any]]) -> float:
     A validation record ends the interval before it, so that validation is not timed. Raises
     BytenmtError where no two training records are consecutive.
     """
-    updates, seconds = 0, 0.0
+    updates = 0
+    seconds = 0.0
     for one, other in zip(records, records[1:], strict=False):
         if "train_bits_per_byte" in one and "train_bits_per_byte" in other:
             updates += other["update"] - one["update"]
@@ -153,14 +155,16 @@ def _program(name: str) -> list[str]:
 
 
 def _run_program(words: Sequence[str], what: str, until: float) -> None:
-    """Run a program and interrupt it at the deadline. Raises as train does. what: name in error
-    messages."""
+    """Run a program and interrupt it at the deadline.
+
+    Raises as train does. what: name in error messages.
+    """
     child = subprocess.Popen(words)
     try:
         child.wait(None if math.isinf(until) else max(0.0, until - time.monotonic()))
     except (subprocess.TimeoutExpired, KeyboardInterrupt):
         child.send_signal(signal.SIGINT)
-        child.wait(PATIENCE)
+        child.wait(PATIENCE_SECONDS)
         raise TrainingStopped from None
     if child.returncode:
         raise RuntimeError(f"{what} ended with {child.returncode}")
@@ -168,7 +172,8 @@ def _run_program(words: Sequence[str], what: str, until: float) -> None:
 
 def record(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, Any]:
     """Return the contents of row.json for a trained row."""
-    one, rate = recipe.rows[row], recipe.timed_rate(row, folder)
+    one = recipe.rows[row]
+    rate = recipe.timed_rate(row, folder)
     logs = [read_metrics(run) for run in recipe.runs(row, folder)]
     curve = learning_curve(logs[0], rate if one.minutes else None)
     return {
@@ -228,6 +233,7 @@ def _commit() -> str:
 
 
 def main() -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -264,11 +270,12 @@ def main() -> None:
 
 
 def time_rows(recipe: Recipe, args: argparse.Namespace) -> None:
-    """Time the rows with a budget in minutes, one seed of each, and print the budgets in updates."""
+    """Time the rows with a budget in minutes, one seed of each, and print budgets in updates."""
     folder = args.output / recipe.name
     timed = {}
     for row in recipe.select_rows(args.row):
-        base, minutes = row.partition("@")[0], recipe.rows[row].minutes
+        base = row.partition("@")[0]
+        minutes = recipe.rows[row].minutes
         if minutes and base not in timed:
             _check_texts(recipe, row, args.corpora)
             timed[base] = time_row(recipe, row, args.corpora, folder, args.time)
@@ -302,8 +309,7 @@ def _check_texts(recipe: Recipe, row: str, corpora: Path) -> None:
 
 
 def make(recipe: Recipe, args: argparse.Namespace) -> bool:
-    """Run the selected rows and write the table. Return whether the time limit stopped it before
-    the end."""
+    """Run the selected rows and write the table; return whether time ran out before the end."""
     folder = args.output / recipe.name
     folder.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + 60 * args.minutes

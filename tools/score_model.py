@@ -1,15 +1,18 @@
 """Score a translation model on text like that of its users.
 
-    python tools/score_model.py data/models/en-de --direction en-de --corpora corpora --json
-    en-de.json
+    python tools/score_model.py data/models/en-de --direction en-de --corpora corpora --json de.json
 
 Test sets: everyday sentences (Tatoeba) as they are, in upper case, title case and lower case, and
-with 5, 10 and 20 % of the source characters disturbed; strings and help of programs that the models
-have not seen; lines with placeholders and tags; and single words of interfaces
-(tools/interface_words.toml). "kept" is the share of the lines with kept spans
-(bytenmt/sentinels.py) whose translation has them all. "chrf_case_ignored" compares case-folded
-texts ("ß" is "ss"), so that it does not depend on the case of the output. BLEU of Korean is that of
-characters. Several models are used as an ensemble.
+with 5, 10 and 20 % of the source characters disturbed; everyday phrases, letters, signs; strings,
+help and documentation of programs that the models have not seen; news and encyclopaedia (FLORES);
+lines with placeholders and tags; and single words of interfaces (tools/interface_words.toml).
+"kept" is the share of the lines with kept spans (bytenmt/sentinels.py) whose translation has them
+all. "chrf_case_ignored" compares case-folded texts ("ß" is "ss"), so that it does not depend on the
+case of the output. BLEU of Korean is that of characters. Several models are used as an ensemble.
+
+With --recipe two tables are added: bits per byte of training pairs beside held-out pairs, by
+source; and chrF of the lines of each text by the rarest word of the source in the recipe's training
+text.
 """
 
 from __future__ import annotations
@@ -32,11 +35,13 @@ from bytenmt.data.augment.noise import Letters, noisy_lines
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.loading import load_runs
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.sentinels import find_spans
+from bytenmt.translation.translator import Translator
 from tools.measurements import NOISE_SEED, SHARES
+from tools.results.recipe import FOLDER, Recipe
+from tools.results.training_text import chrf_by_rarity, count_words, training_bits
 
 WORDS = Path(__file__).with_name("interface_words.toml")
 # The test sets beside everyday sentences: the corpus, and the name of its file without the
@@ -44,41 +49,57 @@ WORDS = Path(__file__).with_name("interface_words.toml")
 SENTENCES = {"de": "tatoeba-eng-deu", "ko": "tatoeba-eng-kor"}
 OTHERS = {
     "de": {
+        "phrases": ("phrases-eng-deu-kor", "test"),
         "uistrings": ("uistrings-eng-deu", "test"),
         "node-red": ("software-eng-deu", "test.node-red"),
         "libreoffice-help": ("software-eng-deu", "test.libreoffice-help"),
+        "docs": ("docs-eng-deu", "test"),
+        "flores": ("flores200-devtest", "devtest"),
         "spans": ("software-eng-deu", "test.spans"),
     },
     "ko": {
+        "phrases": ("phrases-eng-deu-kor", "test"),
         "node-red": ("software-eng-kor", "test.node-red"),
         "libreoffice-help": ("software-eng-kor", "test.libreoffice-help"),
+        "docs": ("docs-eng-kor", "test"),
+        "flores": ("flores200-devtest", "devtest"),
         "spans": ("software-eng-kor", "test.spans"),
     },
 }
+WHOLE = ("flores",)  # compared with the scores of other systems: --lines does not cut it
 
 Translate = Callable[[Sequence[str]], list[str]]
 
 
 def scores(
-    translate: Translate, direction: str, corpora: Path, n_lines: int | None
+    translate: Translate,
+    direction: str,
+    corpora: Path,
+    n_lines: int | None,
+    counts: Counter[str] | None = None,
 ) -> dict[str, Any]:
-    """Return all scores of a model. n_lines: number of first lines of each test text; None: all.
+    """Return all scores of a model.
 
-    Raises BytenmtError where a test text is missing.
+    n_lines: number of first lines of each test text; None: all. counts: of the words of the
+    training text, for chrF by the rarest word of the source. Raises BytenmtError where a test text
+    is missing.
     """
     own, other = direction.split("-")
     foreign, tokenize = (other if own == "en" else own), ("char" if other == "ko" else "13a")
 
-    def read(corpus: str, name: str) -> tuple[list[str], list[str]]:
+    def read(corpus: str, name: str, n_lines: int | None) -> tuple[list[str], list[str]]:
         sides = (corpora / corpus / f"{name}.{side}" for side in (own, other))
         source, reference = (
             [line.decode() for line in islice(iter(TextFile.open(side)), n_lines)] for side in sides
         )
         return source, reference
 
-    sources, references = read(SENTENCES[foreign], "test")
+    sources, references = read(SENTENCES[foreign], "test", n_lines)
     found: dict[str, Any] = {"direction": direction, "lines": len(sources)}
-    sentences = found["tatoeba"] = {"clean": _scored(translate(sources), references, tokenize)}
+    translated = translate(sources)
+    sentences = found["tatoeba"] = {"clean": _scored(translated, references, tokenize)}
+    if counts is not None:
+        sentences["by rarest word"] = chrf_by_rarity(sources, translated, references, counts)
     for case in get_args(Case):
         cased = [with_case(line, case) for line in sources]
         sentences[case] = _scored(translate(cased), references, tokenize)
@@ -88,12 +109,14 @@ def scores(
         disturbed = [line.decode() for line in noisy_lines(encoded, share, letters, NOISE_SEED)]
         sentences[f"noise {share:g}"] = _scored(translate(disturbed), references, tokenize)
     for name, place in OTHERS[foreign].items():
-        sources, references = read(*place)
+        sources, references = read(*place, None if name in WHOLE else n_lines)
         translated = translate(sources)
         found[name] = {
             **_scored(translated, references, tokenize),
             "kept": kept_share(sources, translated),
         }
+        if counts is not None:
+            found[name]["by rarest word"] = chrf_by_rarity(sources, translated, references, counts)
     found["words"] = interface_words(translate, direction)
     return found
 
@@ -130,7 +153,7 @@ def kept_share(sources: Sequence[str], hypotheses: Sequence[str]) -> float:
 
 
 def interface_words(translate: Translate, direction: str) -> dict[str, Any]:
-    """Return how many single words have an accepted translation, and the translations that do not."""
+    """Return how many single words have an accepted translation, and the wrong translations."""
     accepted: dict[str, list[str]] = tomllib.loads(WORDS.read_text(encoding="utf-8"))[direction]
     translated = dict(zip(accepted, translate(list(accepted)), strict=True))
     wrong = {
@@ -139,6 +162,14 @@ def interface_words(translate: Translate, direction: str) -> dict[str, Any]:
         if text.strip(" .!…").casefold() not in {one.casefold() for one in accepted[word]}
     }
     return {"n": len(accepted), "right": len(accepted) - len(wrong), "wrong": wrong}
+
+
+def training_files(recipe: str, corpora: Path) -> list[tuple[Path, Path]]:
+    """Return the source and target file of each training text of a recipe."""
+    texts = Recipe.from_file(FOLDER / f"{recipe}.toml").texts
+    return [
+        (corpora / src, corpora / tgt) for src, tgt in zip(texts["src"], texts["tgt"], strict=True)
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -157,12 +188,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("-b", "--beam", type=int, default=5, help="beam size (%(default)s)")
     parser.add_argument("--precision", default=AUTO, help="of the weights, as in bytenmt translate")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (%(default)s)")
+    parser.add_argument(
+        "--recipe", help="of the training text, in tools/recipes, for two more tables"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     args = parser.parse_args(arguments)
     try:
         runtime = load_runs(args.models, EngineSpec(AUTO, AUTO, args.precision, args.threads))
         translator = Translator.from_runtime(runtime, beam=args.beam)
-        found = scores(translator.translate, args.direction, args.corpora, args.lines)
+        training = training_files(args.recipe, args.corpora) if args.recipe else []
+        counts = count_words(source for source, _ in training) if training else None
+        found = scores(translator.translate, args.direction, args.corpora, args.lines, counts)
+        if training:
+            found["bits"] = training_bits(runtime, training)
     except (BytenmtError, DataError, ValueError) as error:
         sys.exit(f"error: {error}")
     text = json.dumps(found, indent=1, ensure_ascii=False)

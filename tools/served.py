@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-SECONDS = 120.0  # timeout of a response; kernels may have to be compiled first
+TIMEOUT_SECONDS = 120.0  # timeout of a response; kernels may have to be compiled first
 
 
 class ServerProcess:
-    """A running server. url: its base address, ending in a slash. Its log goes to a file, so that
-    no pipe can fill up."""
+    """A running server, whose log goes to a file, so that no pipe can fill up."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path, url: str) -> None:
-        self.process, self.url, self._log = process, url, log
+        self.process = process
+        self.url = url
+        self._log = log
 
     @property
     def address(self) -> tuple[str, int]:
@@ -36,7 +37,7 @@ class ServerProcess:
 
     def get(self, path: str) -> str:
         """Return the body of the response to a GET request."""
-        with urlopen(self.url + path, timeout=SECONDS) as answer:
+        with urlopen(self.url + path, timeout=TIMEOUT_SECONDS) as answer:
             found: bytes = answer.read()
             return found.decode()
 
@@ -45,7 +46,7 @@ class ServerProcess:
         request = Request(
             self.url + path, json.dumps(fields).encode(), {"content-type": "application/json"}
         )
-        with urlopen(request, timeout=SECONDS) as answer:
+        with urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
             return json.load(answer)
 
     def resident_bytes(self) -> int:
@@ -66,7 +67,7 @@ class ServerProcess:
     def terminate(self) -> int:
         """Send SIGTERM, wait for the server to end and return its exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(SECONDS)
+        return self.process.wait(TIMEOUT_SECONDS)
 
 
 @contextmanager

@@ -1,10 +1,13 @@
-"""Count lines and concepts by package, and compare two checkouts.
+"""Count lines, concepts and dense statements by package, and compare checkouts.
 
-    python tools/sizes.py [CHECKOUT …]
+    python tools/sizes.py [CHECKOUT ...]
 
-For each package of bytenmt/, for tests/ and tools/: lines (docstrings and blanks included), files,
-classes, functions, and statements `raise` and `except`; then the commands of the command line and
-the options of `serve`. With several checkouts, of any commits, the rows stand below each other.
+For each package of bytenmt/, for tests/ and tools/, two tables. The first has lines (docstrings and
+blanks included), files, classes, functions, and statements `raise` and `except`. The second has,
+per 1,000 statements, assignments of several unrelated targets (`a, b = x, y`, but no swap), ternaries
+and comprehensions within comprehensions, and the number of lines over 100 columns. Then follow the
+commands of the command line and the options of `serve`. With several checkouts, of any commits, the
+tables stand below each other.
 """
 
 from __future__ import annotations
@@ -17,25 +20,53 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-COLUMNS = {
-    "lines": None,
-    "files": None,
+CONCEPTS: dict[str, type | tuple[type, ...]] = {
     "classes": ast.ClassDef,
     "functions": (ast.FunctionDef, ast.AsyncFunctionDef),
     "raise": ast.Raise,
     "except": ast.ExceptHandler,
 }
+SIZES = ("lines", "files", *CONCEPTS)
+DENSITIES = ("packed assignments", "ternaries", "nested comprehensions")  # per 1,000 statements
+WIDE = "lines over 100 columns"
+MAX_COLUMNS = 100
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def count_file(path: Path) -> Counter[str]:
-    """Return the counts of a file by the names of COLUMNS."""
+    """Return the counts of a file by the names of SIZES, DENSITIES and WIDE, and "statements"."""
     text = path.read_text(encoding="utf-8")
-    nodes = list(ast.walk(ast.parse(text)))
+    lines = text.split("\n")
     counts = Counter({"lines": text.count("\n"), "files": 1})
-    for name, kind in COLUMNS.items():
-        if kind is not None:
-            counts[name] += sum(isinstance(node, kind) for node in nodes)
+    counts[WIDE] = sum(len(line) > MAX_COLUMNS for line in lines)
+    for node in ast.walk(ast.parse(text)):
+        for name, kind in CONCEPTS.items():
+            counts[name] += isinstance(node, kind)
+        counts["statements"] += isinstance(node, ast.stmt)
+        counts["packed assignments"] += is_packed(node)
+        counts["ternaries"] += isinstance(node, ast.IfExp)
+        counts["nested comprehensions"] += is_nested(node)
     return counts
+
+
+def is_packed(node: ast.AST) -> bool:
+    """Return whether a statement assigns several values to as many targets, and is not a swap."""
+    if not isinstance(node, ast.Assign):
+        return False
+    target = node.targets[0]
+    if not (isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)):
+        return False
+    targets = sorted(ast.unparse(element) for element in target.elts)
+    values = sorted(ast.unparse(element) for element in node.value.elts)
+    return targets != values
+
+
+def is_nested(node: ast.AST) -> bool:
+    """Return whether a comprehension has another one in it."""
+    if not isinstance(node, COMPREHENSIONS):
+        return False
+    inner = [part for part in ast.walk(node) if part is not node]
+    return any(isinstance(part, COMPREHENSIONS) for part in inner)
 
 
 def package_of(path: Path, root: Path) -> str:
@@ -68,22 +99,32 @@ def count_commands(root: Path) -> tuple[int, int]:
         ).stdout
 
     commands = help_of().partition("Commands:")[2]
-    return len(re.findall(r"^  [a-z]", commands, re.MULTILINE)), len(
-        re.findall(r"^ +-", help_of("serve"), re.MULTILINE)
-    )
+    n_commands = len(re.findall(r"^  [a-z]", commands, re.MULTILINE))
+    n_options = len(re.findall(r"^ +-", help_of("serve"), re.MULTILINE))
+    return n_commands, n_options
+
+
+def print_tables(rows: dict[str, Counter[str]]) -> None:
+    """Print the sizes and the densities of the rows as tables in Markdown."""
+    print("| | " + " | ".join(SIZES) + " |\n|---|" + "---:|" * len(SIZES))
+    for row, counts in rows.items():
+        print(f"| {row} | " + " | ".join(f"{counts[name]:,}" for name in SIZES) + " |")
+    print("\n| per 1,000 statements | " + " | ".join((*DENSITIES, WIDE)) + " |")
+    print("|---|" + "---:|" * (len(DENSITIES) + 1))
+    for row, counts in rows.items():
+        shares = [f"{1000 * counts[name] / (counts['statements'] or 1):.1f}" for name in DENSITIES]
+        print(f"| {row} | " + " | ".join([*shares, f"{counts[WIDE]:,}"]) + " |")
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the tables of the checkouts that the command line names."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("checkouts", nargs="*", type=Path, metavar="CHECKOUT")
     roots = parser.parse_args().checkouts or [Path(__file__).parents[1]]
-    print("| | " + " | ".join(COLUMNS) + " |\n|---|" + "---:|" * len(COLUMNS))
     for root in map(Path.resolve, roots):
-        for row, counts in count_checkout(root).items():
-            print(f"| {row} | " + " | ".join(f"{counts[name]:,}" for name in COLUMNS) + " |")
+        print_tables(count_checkout(root))
         n_commands, n_options = count_commands(root)
         print(f"\n{root.name}: {n_commands} commands, {n_options} options of serve\n")
 

@@ -1,8 +1,8 @@
-"""Write a corpus of single words and their translations, extracted from parallel text.
+r"""Write a corpus of single words and their translations, extracted from parallel text.
 
-    python tools/word_pairs.py --src corpora/tatoeba-eng-deu/train.en
-    corpora/uistrings-eng-deu/train.en \\
-        --tgt corpora/tatoeba-eng-deu/train.de corpora/uistrings-eng-deu/train.de \\
+    python tools/word_pairs.py \
+        --src corpora/tatoeba-eng-deu/train.en corpora/uistrings-eng-deu/train.en \
+        --tgt corpora/tatoeba-eng-deu/train.de corpora/uistrings-eng-deu/train.de \
         -o corpora/words-eng-deu/train.en corpora/words-eng-deu/train.de
 
 Models trained on sentences alone translate single words badly. Word translation probabilities come
@@ -19,6 +19,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain, count
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -27,23 +28,22 @@ if __name__ == "__main__":
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.errors import BytenmtError
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
-SHORTEST_WORD = 2  # letters
-LEAST_PROBABILITY, LEAST = (
-    0.3,
-    4,
-)  # of a translation in both directions; pairs of lines with both words
+MIN_WORD_LETTERS = 2  # letters
+MIN_PROBABILITY = 0.3  # of a translation in both directions
+MIN_LINE_PAIRS = 4  # with both words
 N_ITERATIONS = 5
-MOST_WORDS = 40  # longer lines are skipped: they say little about which word translates which
+MAX_LINE_WORDS = 40  # longer lines are skipped: they say little about which word translates which
 
 Ids = npt.NDArray[np.int64]
 
 
 def split_words(lines: Sequence[str]) -> list[list[str]]:
-    """Return the words of each line; a first word is lower-cased where it mostly is inside lines."""
+    """Return the words of each line; a first word is lower-cased where it mostly is elsewhere."""
     found = [_WORD.findall(line) for line in lines]
     inside = Counter(word for words in found for word in words[1:])
     for words in found:
@@ -55,18 +55,17 @@ def split_words(lines: Sequence[str]) -> list[list[str]]:
 def word_pairs(sources: Sequence[str], targets: Sequence[str]) -> list[tuple[str, str]]:
     """Return words that are each other's most probable translation, by descending probability.
 
-    Both probabilities reach LEAST_PROBABILITY, and LEAST pairs of lines have both words. Raises
-    BytenmtError.
+    Both probabilities reach MIN_PROBABILITY, and MIN_LINE_PAIRS pairs of lines have both words.
+    Raises BytenmtError.
     """
     sides = split_words(sources), split_words(targets)
-    vocabularies = [sorted({word for words in side for word in words}) for side in sides]
-    ids = [{word: i for i, word in enumerate(vocabulary)} for vocabulary in vocabularies]
+    vocabularies = [sorted(set(chain.from_iterable(side))) for side in sides]
+    ids = [dict(zip(vocabulary, count(), strict=False)) for vocabulary in vocabularies]
     links: list[tuple[int, int, int]] = []  # number of the pair of lines, source word, target word
     for number, pair in enumerate(zip(*sides, strict=True)):
-        own, other = (
-            sorted({table[w] for w in words}) for table, words in zip(ids, pair, strict=True)
-        )
-        if len(own) <= MOST_WORDS and len(other) <= MOST_WORDS:
+        own = sorted({ids[0][word] for word in pair[0]})
+        other = sorted({ids[1][word] for word in pair[1]})
+        if len(own) <= MAX_LINE_WORDS and len(other) <= MAX_LINE_WORDS:
             links += ((number, a, b) for a in own for b in other)
     if not links:
         raise BytenmtError("no pair of lines holds words on both sides: check the texts")
@@ -78,7 +77,7 @@ def word_pairs(sources: Sequence[str], targets: Sequence[str]) -> list[tuple[str
     forward = _model_1(which, lines, other_words, source)
     backward = _model_1(which, lines, own_words, target)
     product = forward * backward
-    usable = (np.minimum(forward, backward) >= LEAST_PROBABILITY) & (counts >= LEAST)
+    usable = (np.minimum(forward, backward) >= MIN_PROBABILITY) & (counts >= MIN_LINE_PAIRS)
     best_of_source, best_of_target = (np.zeros(len(vocabulary)) for vocabulary in vocabularies)
     np.maximum.at(best_of_source, source, product)
     np.maximum.at(best_of_target, target, product)
@@ -86,7 +85,7 @@ def word_pairs(sources: Sequence[str], targets: Sequence[str]) -> list[tuple[str
     order = np.flatnonzero(mutual)
     order = order[np.argsort(-product[order], kind="stable")]
     found = [(vocabularies[0][source[k]], vocabularies[1][target[k]]) for k in order.tolist()]
-    return [pair for pair in found if min(map(len, pair)) >= SHORTEST_WORD]
+    return [pair for pair in found if min(map(len, pair)) >= MIN_WORD_LETTERS]
 
 
 def _model_1(which: Ids, lines: Ids, predicted: Ids, condition: Ids) -> npt.NDArray[np.float64]:

@@ -14,11 +14,8 @@ from bytenmt.checkpoints.weights import read_config, read_run
 from bytenmt.config.schema import Config
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.text_file import TextFile
-from bytenmt.decoding.interface import AUTO, EngineSpec
+from bytenmt.decoding.interface import AUTO, ENGINE, EngineSpec
 from bytenmt.decoding.loading import Runtime, load_runs
-from bytenmt.decoding.setting_table import ENGINE
-from bytenmt.decoding.settings import encode_line
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import CheckpointError, SettingError
 from bytenmt.evaluation.comparison import read_metrics
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
@@ -26,6 +23,8 @@ from bytenmt.evaluation.scores import TextScores, text_scores
 from bytenmt.language.generate import generate
 from bytenmt.language.surprisal import Surprisal, stream_surprisal
 from bytenmt.reporter import SILENT, Reporter
+from bytenmt.translation.settings import encode_line
+from bytenmt.translation.translator import Translator
 from bytenmt.utf8 import EOS
 
 if TYPE_CHECKING:  # they import PyTorch
@@ -35,7 +34,7 @@ if TYPE_CHECKING:  # they import PyTorch
 Name = str | Path
 Names = Name | Sequence[Name]
 FP32 = {"precision": "fp32"}  # in which given texts are scored
-NOTHING = Surprisal(np.zeros(0, np.uint8), np.zeros(0), np.zeros(0, np.int64))
+NO_BYTES = Surprisal(np.zeros(0, np.uint8), np.zeros(0), np.zeros(0, np.int64))
 Texts = Name | Iterable[str]  # a file's name, or the lines themselves
 
 
@@ -49,10 +48,9 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """A trained model on disk: a run folder or a weights file. Raises CheckpointError where there
-    is none.
+    """A trained model on disk: a run folder or a weights file.
 
-    Its weights are read at the first use and kept.
+    Its weights are read at the first use and kept. Raises CheckpointError where there is neither.
 
     >>> run = Run("runs/mine")
     >>> result = run.evaluate(["오후 3시"], ["3 p.m."], beam=4)
@@ -100,40 +98,41 @@ class Run:
         sources, targets: lines, or the name of a file of lines (a str is a name); engine: the
         keyword arguments engine, device and threads of Translator.load.
         """
-        reader = self._runtime(FP32 | engine).make_reader()
-        return [float(log_p) for log_p in log_probabilities(reader, _corpus(sources, targets))]
+        scorer = self._runtime(FP32 | engine).make_scorer()
+        return [float(log_p) for log_p in log_probabilities(scorer, _corpus(sources, targets))]
 
     def byte_log_probabilities(
         self, source: str | bytes, target: str | bytes, **engine: Any
     ) -> npt.NDArray[np.float64]:
-        """Return (bytes of the target + 1,) float64: the natural log-probability of each byte of a
-        target given its source and the bytes before it, and last that of EOS. engine: as of
-        log_probabilities."""
-        pair = encode_line(source, "the source"), encode_line(target, "the target") + bytes([EOS])
-        return (
-            self._runtime(FP32 | engine)
-            .make_reader()
-            .score_texts(*([text] for text in pair))[0]
-            .log_p
-        )
+        """Return the natural log-probability of each byte of a target, and last that of EOS.
+
+        Each byte is given its source and the bytes before it. The result has shape (bytes of the
+        target + 1,), in float64. engine: as in log_probabilities.
+        """
+        source_line = encode_line(source, "the source")
+        target_line = encode_line(target, "the target") + bytes([EOS])
+        scorer = self._runtime(FP32 | engine).make_scorer()
+        (scored,) = scorer.score_texts([source_line], [target_line])
+        return scored.log_p
 
     def attention(
         self, source: str | bytes, target: str | bytes, **engine: Any
     ) -> dict[int, npt.NDArray[np.float32]]:
-        """Return the attention weights between a source and a given target, for each decoder layer
-        that attends to the source, by its number from 1.
+        """Return the attention weights between a source and a given target.
+
+        The keys are the numbers, from 1, of the decoder layers that attend to the source.
 
         They are (bytes of the target, bytes of the source + 1): how much the prediction of each
         byte attends to each source byte and to EOS. Raises SettingError for a model without
         attention or an empty target.
         """
-        readers = self._runtime(FP32 | engine).make_attention_readers()
+        scorers = self._runtime(FP32 | engine).make_attention_scorers()
         pair = encode_line(source, "the source"), encode_line(target, "the target")
-        if not readers or not pair[1]:
+        if not scorers or not pair[1]:
             raise SettingError(
                 f"{self.path} has no attention, or the target is empty: there are no weights"
             )
-        return readers[0].attention_weights([pair])[0]
+        return scorers[0].attention_weights([pair])[0]
 
     def model(self, device: str = "cpu") -> Model[Any, Any]:
         """Load the run as a PyTorch module with its weights, in evaluation mode on `device`."""
@@ -162,24 +161,24 @@ class Run:
         texts = [text.decode() for text in translator.translate(list(corpus.src))]
         truth = [line.decode() for line in corpus.tgt]
         bits = bits_per_byte(
-            log_probabilities(runtime.make_reader(), corpus), corpus.target_lengths
+            log_probabilities(runtime.make_scorer(), corpus), corpus.target_lengths
         )
         return Evaluation(text_scores(texts, truth, tokenize), bits, texts)
 
     def surprisal(self, text: str | bytes, **engine: Any) -> Surprisal:
-        """Return what each byte of a text costs a language model given all bytes before it: arrays
-        of the bytes, of their -log2 p, and of their ranks among the 256 possible bytes, 0 for the
-        likeliest.
+        """Return what each byte of a text costs a language model given all bytes before it.
+
+        Three arrays: the bytes, their -log2 p, and their ranks among the 256 possible bytes, 0 for
+        the likeliest.
 
         engine: the keyword arguments engine, device, precision and threads of Translator.load.
         """
         data = text.encode() if isinstance(text, str) else text
-        reader = self._runtime(engine, has_source=False).make_reader()
-        return Surprisal.concatenate([NOTHING, *stream_surprisal(reader, [data])])
+        scorer = self._runtime(engine, has_source=False).make_scorer()
+        return Surprisal.concatenate([NO_BYTES, *stream_surprisal(scorer, [data])])
 
     def generate(self, prompt: AnyStr, n_bytes: int = 1000, **options: Any) -> AnyStr:
-        """Sample from a language model: return the prompt and up to n_bytes more, in whole
-        characters.
+        """Sample from a language model: return the prompt and at most n_bytes more, in characters.
 
         options: temperature, top_k, top_p and seed, and the engine as in surprisal. A str gives a
         str, bytes give bytes.
@@ -199,11 +198,10 @@ class Run:
         if spec not in self._runtimes:
             self._runtimes[spec] = load_runs([self.path], spec)
         runtime = self._runtimes[spec]
-        if runtime.has_source != has_source:
-            kind, use = (
-                ("translation", "Translator") if runtime.has_source else ("language", "surprisal")
-            )
-            raise SettingError(f"{self.path} is a {kind} model: use {use}")
+        if runtime.has_source and not has_source:
+            raise SettingError(f"{self.path} is a translation model: use Translator")
+        if has_source and not runtime.has_source:
+            raise SettingError(f"{self.path} is a language model: use surprisal")
         return runtime
 
 
@@ -235,21 +233,27 @@ def train(
     """Train a model into the folder `run`, as `bytenmt train` does, and return it.
 
     >>> run = bytenmt.train("runs/new", arch="bahdanau", preset="tiny", src="src", tgt="tgt",
-    valid_src="src", ...     valid_tgt="tgt", settings={"model.d_hidden": 8}, max_updates=2,
-    threads=1) >>> run.metrics()[-1]["update"]
+    ...     valid_src="src", valid_tgt="tgt", settings={"model.d_hidden": 8}, max_updates=2,
+    ...     threads=1)
+    >>> run.metrics()[-1]["update"]
     2
 
-    src, tgt: files of which line i of one translates line i of the other; tsv: files with both,
-    separated by a tab; text: files for a byte language model, which has no source; valid_*: the
-    validation text. weights: how often each training corpus is read in an epoch, 1 if empty.
-    arch, preset: the model to begin with, see `bytenmt info`; config: a TOML file of configuration
-    keys;
-    settings: keys and their values, or texts `key=value`; train: keys of the section `train` by
-    their own names, as max_minutes=60 or lr=2e-3. Later ones of these win; a value of None is left
-    out.
-    resume: continue the run from its checkpoint, by default with its own texts; init_from: a run or
-    weights file whose weights a new run begins with. on_metrics: called with each record of
-    metrics.jsonl; reporter: shows messages and progress; group: the processes that train together.
+    src, tgt: files of which line i of one translates line i of the other.
+    tsv: files with both, separated by a tab.
+    text: files for a byte language model, which has no source.
+    valid_src, valid_tgt, valid_tsv, valid_text: the validation text.
+    weights: how often each training corpus is read in an epoch, 1 if empty.
+    arch, preset: the model to begin with, see `bytenmt info`.
+    config: a TOML file of configuration keys.
+    settings: keys and their values, or texts `key=value`.
+    train: keys of the section `train` by their own names, such as max_minutes=60 or lr=2e-3.
+        Of config, settings and train later ones win; a value of None is left out.
+    resume: continue the run from its checkpoint, by default with its own texts.
+    init_from: a run or weights file whose weights a new run begins with.
+    on_metrics: called with each record of metrics.jsonl.
+    reporter: shows messages and progress.
+    group: the processes that train together.
+
     A signal such as Ctrl-C saves and raises KeyboardInterrupt with its number. Raises BytenmtError
     for what a command would refuse.
     """
@@ -257,19 +261,18 @@ def train(
     from bytenmt.training import arguments
     from bytenmt.training import run as training
 
-    group, on = (
-        group or SINGLE_PROCESS,
-        pick_device(EngineSpec(device=device, threads=threads).device),
-    )
-    names = run, config, init_from, valid_src, valid_tgt, valid_tsv, valid_text
-    folder, file, start, *valid_paths = (None if name is None else Path(name) for name in names)
-    assert folder is not None
+    group = group or SINGLE_PROCESS
+    on = pick_device(EngineSpec(device=device, threads=threads).device)
+    folder = Path(run)
+    start = _path(init_from)
+    valid_paths = [_path(name) for name in (valid_src, valid_tgt, valid_tsv, valid_text)]
     texts = [_paths(names) for names in (src, tgt, tsv, text)]
     files, valid = arguments.files_to_train_on(folder, resume, texts, weights, *valid_paths)
-    tree, source = arguments.settings_tree(settings, train), files[0].has_source
+    tree = arguments.settings_tree(settings, train)
+    source = files[0].has_source
     whole = group.on_leader(
         lambda: arguments.configuration(
-            folder, resume, arch, preset, file, tree, source, start, on.type == "cuda"
+            folder, resume, arch, preset, _path(config), tree, source, start, on.type == "cuda"
         )
     )
     number = training.train(
@@ -296,8 +299,14 @@ def _split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return engine, {name: value for name, value in options.items() if name not in ENGINE}
 
 
+def _path(name: Name | None) -> Path | None:
+    return None if name is None else Path(name)
+
+
 def _paths(names: Names) -> list[Path]:
-    return [Path(name) for name in ([names] if isinstance(names, str | Path) else names)]
+    if isinstance(names, str | Path):
+        return [Path(names)]
+    return [Path(name) for name in names]
 
 
 def _corpus(sources: Texts, targets: Texts) -> ParallelCorpus:

@@ -26,6 +26,7 @@ from bytenmt.architectures.parameters import parameter_shapes
 from bytenmt.architectures.registry import build_model
 from bytenmt.architectures.section import ModelSection, architecture
 from bytenmt.atomic_file import SUFFIX, write_atomically
+from bytenmt.checkpoints.facts import Facts
 from bytenmt.checkpoints.weights import (
     BEST,
     CONFIG,
@@ -41,7 +42,6 @@ from bytenmt.checkpoints.weights import (
     without_zero_rows,
     write_weights_file,
 )
-from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, ModelConfig
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 
@@ -55,7 +55,7 @@ class TrainerCheckpoint(NamedTuple):
     weights: dict[str, Tensor]  # those that are being trained, not their moving average
     trainer: dict[str, Any]  # the states of the optimiser and so on that save_checkpoint was given
     config: Config
-    facts: Facts  # about the training, see config.facts
+    facts: Facts  # about the training, see checkpoints.facts
 
 
 @contextmanager

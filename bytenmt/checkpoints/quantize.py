@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.architectures.parameters import TABLES
+from bytenmt.checkpoints.facts import Facts, FlagThresholds
 from bytenmt.checkpoints.weights import (
     SCALE,
     Array,
@@ -24,7 +25,6 @@ from bytenmt.checkpoints.weights import (
     without_zero_rows,
     write_weights_file,
 )
-from bytenmt.config.facts import Facts, FlagThresholds
 from bytenmt.config.schema import Config
 
 # The largest absolute value of an int8 weight; -128 is not used, so that the range is symmetric.

@@ -18,9 +18,10 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from bytenmt.architectures.parameters import NGRAM_TABLES, is_matrix, parameter_shapes
+from bytenmt.architectures.model_program import NGRAM_TABLES
+from bytenmt.architectures.parameters import is_matrix, parameter_shapes
 from bytenmt.atomic_file import write_atomically
-from bytenmt.config.facts import Facts, SearchDefaults, parse_facts
+from bytenmt.checkpoints.facts import Facts, SearchDefaults, parse_facts
 from bytenmt.config.fields import shorten
 from bytenmt.config.schema import Config, config_tree, parse_stored_config
 from bytenmt.errors import CheckpointError, ConfigError

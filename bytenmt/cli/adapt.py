@@ -15,8 +15,7 @@ from bytenmt.errors import BytenmtError, DataError
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptOptions(LanguageOptions):
-    """The options of `bytenmt adapt`: output, the new folder of the adapted model, and a random
-    seed."""
+    """The options of `bytenmt adapt`."""
 
     output: Path = option(
         MISSING, "Folder of the adapted model; it must not hold a model yet.", "-o", "--output"
@@ -40,9 +39,10 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) ->
     def refuse(line: str) -> None:
         raise BytenmtError(line)
 
-    (model,), output = runs, how.output
+    (model,) = runs
+    output = how.output
     if output.is_file() or any((output / name).exists() for name in (PUBLISHED, BEST, LAST)):
-        raise BytenmtError(f"{output} exists already: give -o another folder")
+        raise BytenmtError(f"{output} already exists: give another folder by -o")
     contents = read_run(model)[1]
     languages = agreed_languages(how.languages, model, contents.facts.corpora, refuse)
     limit = min(contents.config.data.max_source_bytes, contents.config.data.max_target_bytes)
@@ -50,33 +50,34 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) ->
     for path in files:
         pairs_of_file = list(_lines(path, languages, limit))
         if not pairs_of_file:
-            raise DataError(f"{path} has no pair of texts that are translated")
+            raise DataError(f"{path} contains no translated texts")
         CONSOLE.say(f"{path}: {len(pairs_of_file):,} pairs")
         pairs += pairs_of_file
     names = [path.name for path in files]
     report = adapt_model(model, pairs, output, names=names, seed=how.seed, reporter=CONSOLE)
     before, after = report.held_out
     CONSOLE.say(
-        f"{report.n_pairs:,} different pairs, {report.n_updates} updates; {report.n_held_out:,} held out:"
-        f" chrF {before.chrf:.1f} -> {after.chrf:.1f}, bits per byte {before.bits:.3f} -> {after.bits:.3f}"
+        f"{report.n_pairs:,} different pairs, {report.n_updates} updates;"
+        f" {report.n_held_out:,} held out:"
+        f" chrF {before.chrf:.1f} -> {after.chrf:.1f},"
+        f" bits per byte {before.bits:.3f} -> {after.bits:.3f}"
     )
     CONSOLE.say(f"{output / PUBLISHED}: written")
 
 
 def _lines(path: Path, pair: tuple[str, str] | None, limit: int) -> Iterator[tuple[str, str]]:
-    """Yield the translated lines of a file, as a model sees them. limit: bytes of a line, not
-    exceeded."""
+    """Yield the translated lines of a file as a model sees them, of at most `limit` bytes."""
     from bytenmt.documents import formats
     from bytenmt.documents.lines import UnitLine, split_unit
     from bytenmt.documents.unit import to_markup
 
     kind = formats.format_of(path, "name a table .tsv; there are")
     for source, target, *_ in formats.unit_pairs(path, kind, pair):
-        sides = [
-            [line for line in split_unit(parts) if isinstance(line, UnitLine)]
-            for parts in (source, target)
-        ]
-        for line, translation in zip(*sides, strict=True) if len(sides[0]) == len(sides[1]) else ():
+        lines = [line for line in split_unit(source) if isinstance(line, UnitLine)]
+        translations = [line for line in split_unit(target) if isinstance(line, UnitLine)]
+        if len(lines) != len(translations):
+            continue
+        for line, translation in zip(lines, translations, strict=True):
             texts = to_markup(line.parts), to_markup(translation.parts)
             if all(text and len(text.encode()) <= limit for text in texts):
                 yield texts

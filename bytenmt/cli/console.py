@@ -18,9 +18,9 @@ from bytenmt.errors import printable
 from bytenmt.reporter import Bar, Reporter
 
 QUIET_SECONDS = 30.0  # between lines of progress off a terminal
-# Of work whose total is 1, on a terminal and off it.
-BAR = "{desc}{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
-LINE = "{desc}{percentage:.0f}%{postfix}, {remaining} left"
+# Formats of work whose total is 1, on a terminal and off it.
+BAR_FORMAT = "{desc}{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
+LINE_FORMAT = "{desc}{percentage:.0f}%{postfix}, {remaining} left"
 
 
 class Console(Reporter):
@@ -46,10 +46,10 @@ class Console(Reporter):
     def bar(
         self, total: float | None, unit: str, begun: float = 0, what: str = ""
     ) -> Iterator[Bar]:
-        """Show a progress bar on a terminal; arguments as in Reporter.bar. None for `total` shows
-        none.
+        """Show a progress bar on a terminal; arguments as in Reporter.bar.
 
-        Off a terminal, work without a unit, such as a training, prints a line from time to time.
+        A `total` of None shows none. Off a terminal, work without a unit, such as a training,
+        prints a line from time to time.
         """
         is_terminal = sys.stderr is not None and sys.stderr.isatty()
         if total is None or sys.stderr is None or (unit and not is_terminal):
@@ -68,17 +68,16 @@ class Console(Reporter):
 
         options: dict[str, Any] = {"unit": unit, "unit_scale": unit == "B"}
         if not unit:
-            options = {"bar_format": BAR, "mininterval": 0.0, "miniters": 0}
+            options = {"bar_format": BAR_FORMAT, "mininterval": 0.0, "miniters": 0}
+        kind = tqdm
         if not is_terminal:
-            options |= {"bar_format": LINE, "mininterval": QUIET_SECONDS, "delay": QUIET_SECONDS}
-        options |= {
-            "desc": f"{printable(what)}: " if what else None,
-            "leave": is_terminal and not what,
-            "dynamic_ncols": True,
-        }
-        with (tqdm if is_terminal else Lines)(
-            total=total, initial=begun, file=sys.stderr, **options
-        ) as drawn:
+            kind = Lines
+            options |= {"bar_format": LINE_FORMAT}
+            options |= {"mininterval": QUIET_SECONDS, "delay": QUIET_SECONDS}
+        if what:
+            options["desc"] = f"{printable(what)}: "
+        options |= {"leave": is_terminal and not what, "dynamic_ncols": True}
+        with kind(total=total, initial=begun, file=sys.stderr, **options) as drawn:
             yield Bar(drawn)
 
 

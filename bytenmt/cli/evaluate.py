@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -24,14 +24,13 @@ from bytenmt.errors import BytenmtError, printable
 
 if TYPE_CHECKING:
     from bytenmt.data.corpus import ParallelCorpus
-    from bytenmt.decoding.settings import Settings
     from bytenmt.evaluation.comparison import System
+    from bytenmt.translation.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoringOptions:
-    """The options of `bytenmt evaluate` on the texts to score (hyps: translations) and on what is
-    printed."""
+    """The options of `bytenmt evaluate` on the texts to score and on what is printed."""
 
     src: Path | None = option(None, "Source side of the test set, one sentence per line.")
     ref: Path | None = option(None, "Reference translation of --src.", "--ref", "--tgt")
@@ -47,7 +46,8 @@ class ScoringOptions:
     )
     log_probabilities: bool = option(
         False,
-        "Translate nothing: print the natural log-probability and the bits per byte of every line of --ref.",
+        "Translate nothing: print the natural log-probability and the bits per byte of every line"
+        " of --ref.",
     )
     curves: Path | None = option(
         None, "Draw the learning curves of run folders; needs no --ref.", metavar="FILE.png"
@@ -69,55 +69,37 @@ def evaluate(
     deviation.
     """
     from bytenmt.cli import inputs
-    from bytenmt.data.corpus import ParallelCorpus
     from bytenmt.evaluation import comparison
-    from bytenmt.evaluation.scores import text_values
 
-    src, ref, hyps = scoring.src, scoring.ref, scoring.hyps
-    check_output(scoring.curves, src, ref, *hyps)
-    if not runs and (not hyps or scoring.log_probabilities):
-        raise click.UsageError(
-            "Missing the model: give MODEL, or --hyp without --log-probabilities."
-        )
-    # Names for the table: the last parts of the paths where these differ.
-    names = [printable(path.resolve().name) for path in (*runs, *hyps)]
-    if len(set(names)) < len(names):
-        names = [printable(path) for path in (*runs, *hyps)]
+    check_output(scoring.curves, scoring.src, scoring.ref, *scoring.hyps)
+    if not runs and (not scoring.hyps or scoring.log_probabilities):
+        raise click.UsageError("No model given: name MODEL, or --hyp without --log-probabilities.")
+    names = _distinct_names([*runs, *scoring.hyps])
     if scoring.curves is not None:
         _draw_curves(dict(zip(names, runs, strict=False)), scoring.curves)
-    if ref is None:
-        if scoring.curves is None:
-            raise BytenmtError("nothing to score: give --src and --ref, or --curves")
-        return
-    corpus = inputs.open_pairs(src, ref)
+        if scoring.ref is None:
+            return
+    if scoring.ref is None:
+        raise BytenmtError("nothing to score: give --src and --ref, or --curves")
+    corpus = inputs.open_pairs(scoring.src, scoring.ref)
     checked = inputs.check_settings(settings)
     if scoring.log_probabilities:
-        if hyps:
+        if scoring.hyps:
             CONSOLE.warn("--hyp has no effect with --log-probabilities")
         _print_log_probabilities(runs, corpus, engine)
         return
-    references = [line.decode() for line in corpus.tgt]
-
-    sources = [line.decode() for line in corpus.src or ()]
-
-    def score(
-        name: str, texts: list[str], made_with: list[str], bits: dict[str, float], **of_model: Any
-    ) -> System:
-        values = text_values(sources, texts, references, scoring.tokenize)
-        return comparison.System(name, texts, bits | values, made_with, **of_model)
-
-    hypotheses = [inputs.open_text(hyp) for hyp in hyps]
-    for text in hypotheses:
-        ParallelCorpus.from_texts(
-            text, corpus.tgt, keep_empty=True
-        )  # raises where line counts differ
+    hypotheses = [_open_hypotheses(path, corpus) for path in scoring.hyps]
+    text = TestText(
+        [line.decode() for line in corpus.src or ()], [line.decode() for line in corpus.tgt]
+    )
     systems: list[System] = []
     for name, run in zip(names, runs, strict=False):
-        texts, made_with, bits, of_model = _translate(run, corpus, checked, engine)
-        systems.append(score(name, texts, made_with, bits, **of_model))
-    for name, text in zip(names[len(runs) :], hypotheses, strict=True):
-        systems.append(score(name, [line.decode() for line in text], [str(text.path)], {}))
-    systems = comparison.with_significance(systems, sources, references, scoring.tokenize)
+        translated = _translate(run, corpus, checked, engine)
+        systems.append(_score(name, translated, text, scoring.tokenize))
+    for name, path, texts in zip(names[len(runs) :], scoring.hyps, hypotheses, strict=True):
+        existing = Translations(texts, [str(path)])
+        systems.append(_score(name, existing, text, scoring.tokenize))
+    systems = comparison.with_significance(systems, *text, scoring.tokenize)
     if scoring.json:
         click.echo(json.dumps(comparison.to_dict(systems, scoring.tokenize), ensure_ascii=False))
     elif len(systems) > 1:
@@ -126,9 +108,52 @@ def evaluate(
         _print(systems[0], scoring.tokenize)
 
 
+def _distinct_names(paths: Sequence[Path]) -> list[str]:
+    """Return names for the table: the last parts of the paths where these differ."""
+    names = [printable(path.resolve().name) for path in paths]
+    if len(set(names)) < len(names):
+        names = [printable(path) for path in paths]
+    return names
+
+
+class TestText(NamedTuple):
+    """A test set; the sources are empty if none are given."""
+
+    sources: Sequence[str]
+    references: Sequence[str]
+
+
+class Translations(NamedTuple):
+    """The translations of a test set by one system."""
+
+    texts: list[str]
+    made_with: list[str]  # how they were made, as short texts
+    bits: Mapping[str, float] = {}  # bits per byte of the references, by that name, of a model
+    of_model: Mapping[str, Any] = {}  # fields of System about the model, if there is one
+
+
+def _open_hypotheses(path: Path, corpus: ParallelCorpus) -> list[str]:
+    """Return the lines of an existing translation. Raises DataError if line counts differ."""
+    from bytenmt.cli import inputs
+    from bytenmt.data.corpus import ParallelCorpus
+
+    text = inputs.open_text(path)
+    ParallelCorpus.from_texts(text, corpus.tgt, keep_empty=True)
+    return [line.decode() for line in text]
+
+
+def _score(name: str, translations: Translations, text: TestText, tokenize: str) -> System:
+    """Return a system with its values by all metrics."""
+    from bytenmt.evaluation.comparison import System
+    from bytenmt.evaluation.scores import text_values
+
+    texts, made_with, bits, of_model = translations
+    values = text_values(text.sources, texts, text.references, tokenize)
+    return System(name, texts, {**bits, **values}, made_with, **of_model)
+
+
 def _draw_curves(runs: dict[str, Path], output: Path) -> None:
-    """Draw the learning curves of the runs that have a log of metrics, and name those that have
-    none."""
+    """Draw the learning curves of the runs that have a log of metrics; name those without one."""
     from bytenmt.evaluation.comparison import read_metrics
     from bytenmt.evaluation.plots import check_picture, learning_curves, png
 
@@ -147,8 +172,7 @@ def _draw_curves(runs: dict[str, Path], output: Path) -> None:
 def _print_log_probabilities(
     runs: Sequence[Path], corpus: ParallelCorpus, spec: EngineSpec
 ) -> None:
-    """Print two numbers for each line and model, EOS included: log p(target | source), and bits per
-    byte."""
+    """Print log p(target | source) and bits per byte of each line and model, EOS included."""
     from bytenmt.cli import inputs
     from bytenmt.evaluation.likelihood import log_probabilities
 
@@ -156,25 +180,27 @@ def _print_log_probabilities(
     for run in runs:
         runtime = inputs.load_models((run,), spec)
         inputs.check_source(run, runtime.has_source, corpus.src)
-        columns.append(log_probabilities(runtime.make_reader(), corpus).tolist())
+        columns.append(log_probabilities(runtime.make_scorer(), corpus).tolist())
     for *nats, n_bytes in zip(*columns, corpus.target_lengths.tolist(), strict=True):
-        bits = [-value / math.log(2) / n_bytes if n_bytes else math.inf for value in nats]
-        click.echo(
-            "\t".join(f"{value:.6f}\t{cost:.6f}" for value, cost in zip(nats, bits, strict=True))
-        )
+        fields = []
+        for value in nats:
+            bits = math.inf
+            if n_bytes:
+                bits = -value / math.log(2) / n_bytes
+            fields.append(f"{value:.6f}\t{bits:.6f}")
+        click.echo("\t".join(fields))
 
 
 def _translate(
     run: Path, corpus: ParallelCorpus, settings: Settings, spec: EngineSpec
-) -> tuple[list[str], list[str], dict[str, float], dict[str, Any]]:
-    """Return a model's translations of a corpus, how they were made, the bits per byte of the
-    references by that name, and fields of System about the model."""
+) -> Translations:
+    """Translate a corpus with a model, whose description is included."""
     from bytenmt.architectures.parameters import n_parameters
+    from bytenmt.architectures.section import architecture
     from bytenmt.cli import inputs
-    from bytenmt.config.schema import architecture
-    from bytenmt.decoding.translator import Translator
     from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
     from bytenmt.evaluation.seeds import Training
+    from bytenmt.translation.translator import Translator
 
     runtime = inputs.load_models((run,), spec)
     inputs.check_source(run, runtime.has_source, corpus.src)
@@ -182,7 +208,7 @@ def _translate(
     results = inputs.translate_lines(
         Translator.from_runtime(runtime, settings), list(corpus.src), 1000
     )
-    log_p = log_probabilities(runtime.make_reader(), corpus)
+    log_p = log_probabilities(runtime.make_scorer(), corpus)
     config = runtime.runs[0].config
     of_model = {
         "architecture": architecture(config.model),
@@ -191,7 +217,7 @@ def _translate(
     }
     texts = [result.best.text.decode() for result in results]
     bits = {"bits_per_byte": bits_per_byte(log_p, corpus.target_lengths)}
-    return texts, inputs.provenance(runtime), bits, of_model
+    return Translations(texts, inputs.provenance(runtime), bits, of_model)
 
 
 def _print(system: System, tokenize: str) -> None:

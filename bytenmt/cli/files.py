@@ -17,14 +17,16 @@ from bytenmt.errors import BytenmtError
 
 def stream_of(path: Path | None) -> Path | None:
     """Return the path of an option, or None for a standard stream: "-", /dev/stdout or None."""
-    return None if path in (Path("-"), Path("/dev/stdout")) else path
+    if path in (Path("-"), Path("/dev/stdout")):
+        return None
+    return path
 
 
 def standard_input() -> BufferedReader:
     """Open standard input for reading bytes, in place of sys.stdin.buffer.
 
-    That one has a lock that a waiting thread would hold while the program ends, which
-    Python takes for a fatal error.
+    That one has a lock that a waiting thread would hold while the program ends, which Python takes
+    for a fatal error.
     """
     if sys.stdin is None:
         raise BytenmtError("standard input is closed: name an input file by -i FILE")
@@ -32,10 +34,10 @@ def standard_input() -> BufferedReader:
 
 
 def check_output(output: Path | None, *inputs: Path | None) -> None:
-    """Create the folder of an output file; raise BytenmtError if it is a folder, or one of the
-    inputs.
+    """Create the folder of an output file.
 
-    None, for a standard stream or no file, is skipped.
+    None, for a standard stream or no file, is skipped. Raises BytenmtError if the file is a folder
+    or one of the inputs.
     """
     if output is None:
         return
@@ -43,7 +45,7 @@ def check_output(output: Path | None, *inputs: Path | None) -> None:
         raise BytenmtError(f"{output} is a directory: give the name of a file to write")
     for path in inputs:
         if path is not None and path.exists() and output.is_file() and output.samefile(path):
-            raise BytenmtError(f"{output} is the input too: give another file for the output")
+            raise BytenmtError(f"{output} is also the input: give another file for the output")
     output.parent.mkdir(parents=True, exist_ok=True)
 
 
@@ -78,7 +80,7 @@ def resumable_writer(path: Path, resume: bool) -> Iterator[tuple[BinaryIO, int]]
     part = path.with_name(f".{path.name}.part")
     if not resume and part.exists() and part.stat().st_size:
         raise BytenmtError(
-            f"{part} is kept of an interrupted command: continue it with --resume, or delete it"
+            f"{part} was left by an interrupted command: continue it with --resume, or delete it"
         )
     with open(part, "r+b" if resume and part.exists() else "w+b") as file:
         n_lines = n_bytes = 0
@@ -91,7 +93,7 @@ def resumable_writer(path: Path, resume: bool) -> Iterator[tuple[BinaryIO, int]]
             yield file, n_lines
         except BaseException:
             if file.tell():
-                CONSOLE.say(f"bytenmt: what is translated is kept in {part}")
+                CONSOLE.say(f"bytenmt: the finished lines are kept in {part}")
             else:
                 part.unlink(missing_ok=True)
             raise

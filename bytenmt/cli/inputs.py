@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bytenmt.architectures.section import architecture
 from bytenmt.cli.console import CONSOLE
-from bytenmt.config.schema import architecture, fingerprint
+from bytenmt.config.schema import fingerprint
 from bytenmt.decoding.engine_selection import precision_of
-from bytenmt.decoding.interface import EngineSpec
-from bytenmt.decoding.kept_spans import SourceLine
-from bytenmt.decoding.line_batch import TranslationResult
+from bytenmt.decoding.interface import SAMPLING, EngineSpec
 from bytenmt.decoding.loading import LoadedRun, Runtime, load_runs, n_threads
-from bytenmt.decoding.setting_table import SAMPLING, option_name
-from bytenmt.decoding.settings import Settings
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
+from bytenmt.translation.kept_spans import SourceLine
+from bytenmt.translation.line_batch import TranslationResult
+from bytenmt.translation.settings import Settings, option_name
+from bytenmt.translation.translator import Translator
 
 if TYPE_CHECKING:
     from bytenmt.data.corpus import ParallelCorpus
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 
 def check_settings(values: Mapping[str, Any]) -> Settings:
-    """Return the values of options, by name, as checked Settings of the search; others have their
-    defaults.
+    """Return the checked Settings of the search for options by name; the rest have their defaults.
 
     Warns of options without effect. Raises BytenmtError for a value that is not allowed.
     """
@@ -37,34 +36,41 @@ def check_settings(values: Mapping[str, Any]) -> Settings:
 
 
 def load_models(runs: Sequence[Path], spec: EngineSpec) -> Runtime:
-    """Load models, several as an ensemble, for the engine `spec`; with -v describe them on stderr."""
+    """Load models, several as an ensemble, for the engine `spec`; -v describes them on stderr."""
     began = time.monotonic()
     runtime = load_runs(runs, spec, CONSOLE)
-    spec, seconds = runtime.spec, time.monotonic() - began
+    seconds = time.monotonic() - began
+    spec = runtime.spec
     for run in runtime.runs:
         name = architecture(run.config.model)
         CONSOLE.detail(f"{run.file}: {name}, {_update(run)}, stored in {run.precision}")
     precisions = ", ".join(dict.fromkeys(precision_of(run.precision, spec) for run in runtime.runs))
-    threads = f", {n_threads(spec)} threads" if spec.device == "cpu" else ""
-    CONSOLE.detail(
-        f"engine {spec.engine} on {spec.device}, {precisions}{threads}; loaded in {seconds:.2f} s"
-    )
+    engine = f"engine {spec.engine} on {spec.device}, {precisions}"
+    if spec.device == "cpu":
+        engine = f"{engine}, {n_threads(spec)} threads"
+    CONSOLE.detail(f"{engine}; loaded in {seconds:.2f} s")
     return runtime
 
 
 def provenance(runtime: Runtime) -> list[str]:
-    """Return how translations were made, as short texts: of each model the hash of its
-    configuration, the training update of its weights, its precision and the engine."""
+    """Return how translations were made, as short texts.
+
+    Of each model the hash of its configuration, the training update of its weights, its precision
+    and the engine.
+    """
     lines = []
     for run in runtime.runs:
         lines += [f"configuration {fingerprint(run.config)}", _update(run)]
-        lines += [] if run.precision == "fp32" else [f"weights {run.precision}"]
+        if run.precision != "fp32":
+            lines.append(f"weights {run.precision}")
         lines.append(f"engine {runtime.spec.engine} {precision_of(run.precision, runtime.spec)}")
     return lines
 
 
 def _update(run: LoadedRun) -> str:
-    return f"update {'unknown' if run.facts.update is None else run.facts.update}"
+    if run.facts.update is None:
+        return "update unknown"
+    return f"update {run.facts.update}"
 
 
 def check_source(run: Path, has_source: bool, src: object) -> None:
@@ -93,8 +99,10 @@ def open_text(path: Path) -> TextFile:
 
 
 def open_pairs(src: Path | None, tgt: Path) -> ParallelCorpus:
-    """Open parallel files as a corpus that keeps empty and long lines. src=None: target lines
-    alone."""
+    """Open parallel files as a corpus that keeps empty and long lines.
+
+    src=None: target lines alone.
+    """
     from bytenmt.data.corpus import ParallelCorpus
 
     source = None if src is None else open_text(src)

@@ -1,4 +1,7 @@
-"""The commands for language models: predict and generate. Heavy modules are imported inside them."""
+"""The commands for language models: predict and generate.
+
+Heavy modules are imported inside them.
+"""
 
 from __future__ import annotations
 
@@ -14,28 +17,27 @@ from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.files import standard_input, stream_of
 from bytenmt.cli.options import command, dataclass_options, given_options, models
 from bytenmt.config.fields import NBytes, option
-from bytenmt.decoding.interface import EngineSpec
-from bytenmt.decoding.setting_table import SAMPLING
+from bytenmt.decoding.interface import SAMPLING, EngineSpec
 from bytenmt.errors import BytenmtError, DataError
 
 if TYPE_CHECKING:
-    from bytenmt.config.facts import TextFact
-    from bytenmt.decoding.reading import Reader
+    from bytenmt.checkpoints.facts import TextFact
+    from bytenmt.decoding.scorer import Scorer
     from bytenmt.language.ngram import NGramBaseline
     from bytenmt.language.surprisal import Surprisal
 
-PIECE = 1 << 16  # bytes of stdin that are read at once
-STDIN = "standard input"
+READ_BYTES = 1 << 16  # of stdin, which are read at once
+STDIN_NAME = "standard input"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictOptions:
-    """The options of `bytenmt predict`. reference: also print the bits per byte of an n-gram model."""
+    """The options of `bytenmt predict`."""
 
     per_byte: bool = option(False, "Print bits and rank of every byte on stdout, as JSON lines.")
     reference: bool = option(
         True,
-        "Also print the bits per byte of an n-gram of the training text of a language model (default: yes).",
+        "Also print the bits per byte of an n-gram model of the training text (default: yes).",
         "--reference/--no-reference",
     )
 
@@ -77,23 +79,27 @@ def predict(
         try:
             baseline = _baseline(runtime.runs[0].facts.texts)
         except DataError as error:
-            CONSOLE.say(f"no n-gram beside it: {error}")
+            CONSOLE.say(f"no n-gram model to compare with: {error}")
     summary = PredictionSummary()
-    for surprise in _stream(runtime.make_reader(), file):
+    for surprise in _stream(runtime.make_scorer(), file):
         if how.per_byte:
             sys.stdout.buffer.write(json_lines(surprise, summary.n_bytes))
         summary.add(surprise)
         if baseline is not None:
             baseline.add(surprise.data.tobytes())
     if not summary.n_bytes:
-        raise DataError(f"{file or STDIN} is empty: give a text to score")
-    lines = [*summary.lines(), *([] if baseline is None else [baseline.line()])]
+        raise DataError(f"{file or STDIN_NAME} is empty: give a text to score")
+    lines = [*summary.lines()]
+    if baseline is not None:
+        lines.append(baseline.line())
     click.echo("\n".join(lines), err=how.per_byte)
 
 
 def _baseline(texts: tuple[TextFact, ...]) -> NGramBaseline:
-    """Return the n-gram of a model's training texts. Raises DataError if none is known or one
-    changed."""
+    """Return the n-gram model of a model's training texts.
+
+    Raises DataError if no text is known, or one has changed.
+    """
     from bytenmt.data.text_file import read_bytes
     from bytenmt.language.ngram import NGramBaseline
 
@@ -106,14 +112,20 @@ def _baseline(texts: tuple[TextFact, ...]) -> NGramBaseline:
     return NGramBaseline(contents)
 
 
-def _stream(reader: Reader, file: Path | None) -> Iterator[Surprisal]:
+def _stream(scorer: Scorer, file: Path | None) -> Iterator[Surprisal]:
     """Yield the cost of the bytes of a file or of stdin; show a bar for a plain file."""
     from bytenmt.data.text_file import is_packed, pieces_of
     from bytenmt.language.surprisal import stream_surprisal
 
-    size = file.stat().st_size if file and file.is_file() and not is_packed(file) else None
+    size = None
+    if file is None:
+        pieces = _stdin()
+    else:
+        pieces = pieces_of(file)
+        if file.is_file() and not is_packed(file):
+            size = file.stat().st_size
     with CONSOLE.bar(size, "B") as bar:
-        for surprise in stream_surprisal(reader, pieces_of(file) if file else _stdin()):
+        for surprise in stream_surprisal(scorer, pieces):
             yield surprise
             bar.advance(len(surprise.data))
 
@@ -121,7 +133,7 @@ def _stream(reader: Reader, file: Path | None) -> Iterator[Surprisal]:
 def _stdin() -> Iterator[bytes]:
     """Yield standard input in the pieces in which it arrives."""
     with standard_input() as input:
-        while piece := input.read1(PIECE):
+        while piece := input.read1(READ_BYTES):
             yield piece
 
 

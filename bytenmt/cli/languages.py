@@ -13,7 +13,7 @@ from bytenmt.documents.unit import primary
 from bytenmt.serve.languages import Direction
 
 if TYPE_CHECKING:
-    from bytenmt.config.facts import PairFiles
+    from bytenmt.data.pair_files import PairFiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,26 +22,28 @@ class LanguageOptions:
 
     pair: str | None = option(
         None,
-        "Source and target language, such as en-de or en-US:pt-BR, where the model does not tell them.",
+        "Source and target language, such as en-de or en-US:pt-BR, if the model names none.",
         metavar="SRC-TGT",
     )
 
     @property
     def languages(self) -> Direction | None:
         """The languages of --pair, None if it is not given. Raises BytenmtError."""
-        return None if self.pair is None else Direction.parse(self.pair)
+        if self.pair is None:
+            return None
+        return Direction.parse(self.pair)
 
 
 def model_languages(corpora: Sequence[PairFiles]) -> Direction | None:
-    """Return the languages of a model by the names of its training files, such as train.en and
-    train.de.gz.
+    """Return a model's languages by the names of its training files, such as train.en.gz.
 
     None if the files of a side have no language in their names, or several.
     """
     sources = languages_of_files(corpus.src for corpus in corpora if corpus.src)
     targets = languages_of_files(corpus.tgt for corpus in corpora if corpus.tgt)
-    is_known = len(sources) == len(targets) == 1 and sources != targets
-    return Direction(*sources, *targets) if is_known else None
+    if len(sources) == len(targets) == 1 and sources != targets:
+        return Direction(*sources, *targets)
+    return None
 
 
 def agreed_languages(

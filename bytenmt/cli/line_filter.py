@@ -1,5 +1,6 @@
-"""Read lines, translate them and write the translations in order, for files and for streams without
-an end.
+"""Read lines, translate them and write the translations in order.
+
+The lines are those of files, or of streams without an end.
 
 A thread reads a stream into a small buffer. A client that sends a line and waits gets its
 translation at once; lines that arrive faster are translated together. Memory is bounded: if the
@@ -17,17 +18,17 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from bytenmt.cli.console import CONSOLE
 from bytenmt.data.text_file import check_encoding, repair_warning
-from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.errors import DataError
 from bytenmt.reporter import Bar
+from bytenmt.translation.line_batch import TranslationResult
 from bytenmt.utf8 import BYTE_ORDER_MARK, first_invalid, repair
 
 if TYPE_CHECKING:
     from bytenmt.data.text_file import TextFile
 
-LONGEST_LINE = 1 << 24  # bytes: what never ends is no line
+MAX_LINE_BYTES = 1 << 24  # what never ends is not a line
 STANDARD_INPUT = "standard input"
-LINES_CHECKED = 100  # of a stream, after which its encoding is checked
+N_CHECKED_LINES = 100  # of a stream, after which its encoding is checked
 
 # Formats results. Its other arguments: the number of the first line, from 0; seconds since each
 # line arrived.
@@ -35,27 +36,30 @@ OutputFormat = Callable[[Sequence[TranslationResult], int, Sequence[float]], byt
 
 
 class InputLine(NamedTuple):
-    """A line of input. text: valid UTF-8 without the line end; at: time.monotonic() of its arrival."""
+    """A line of input."""
 
-    text: bytes
-    at: float
+    text: bytes  # valid UTF-8 without the line end
+    at: float  # time.monotonic() of its arrival
 
 
 def format_plain(
     results: Sequence[TranslationResult], first: int, seconds: Sequence[float]
 ) -> bytes:
-    """Return the best translations, a line each. `first` and `seconds`, for other formats, are
-    ignored."""
+    """Return the best translations, a line each.
+
+    `first` and `seconds` are for other formats.
+    """
     return b"".join(result.best.text + b"\n" for result in results)
 
 
 class LineQueue(Queue["InputLine | Exception | None"]):
-    """A bounded queue of lines from the thread that reads; its last item is None, or the error of
-    reading."""
+    """A bounded queue of lines from the thread that reads.
+
+    Its last item is None, or the error that ended the reading.
+    """
 
     def batches(self) -> Iterator[list[InputLine]]:
-        """Yield the lines that have arrived, at least one and at most maxsize, until the end of
-        input.
+        """Yield the lines that have arrived, 1 to maxsize at a time, until the end of input.
 
         Raises the error that ended the reading after the lines before it.
         """
@@ -85,33 +89,28 @@ class LineQueue(Queue["InputLine | Exception | None"]):
 
 @dataclass(frozen=True, eq=False)
 class LineFilter:
-    """Translates the lines of a file or a stream and writes the translations to `output` in order.
+    """Translates the lines of a file or a stream and writes the translations in order."""
 
-    translate: called with lines and the number of the first one, from 0. form: formats the results.
-    buffer_size: lines that are translated together. n_done: the number of lines that the output has
-    already, which are skipped.
-    """
-
+    # Called with lines and the number of the first one, from 0.
     translate: Callable[[Sequence[bytes], int], list[TranslationResult]]
     output: BinaryIO
     form: OutputFormat = format_plain
-    buffer_size: int = 1000
-    n_done: int = 0
+    buffer_size: int = 1000  # lines that are translated together
+    n_done: int = 0  # lines that the output has already, which are skipped
 
     def file(self, text: TextFile) -> None:
-        """Translate all lines of a file to the output, with a progress bar where stderr is a
-        terminal."""
-        n, size = len(text), self.buffer_size
-        batches = (
-            [InputLine(text.line(k), time.monotonic()) for k in range(first, min(first + size, n))]
-            for first in range(0, n, size)
-        )
-        with CONSOLE.bar(n, " lines") as bar:
-            self._answer_all(batches, bar)
+        """Translate all lines of a file to the output, with a progress bar on a terminal."""
+        with CONSOLE.bar(len(text), " lines") as bar:
+            self._answer_all(self._batches(text), bar)
+
+    def _batches(self, text: TextFile) -> Iterator[list[InputLine]]:
+        """Yield all lines of a file, buffer_size at a time."""
+        for first in range(0, len(text), self.buffer_size):
+            end = min(first + self.buffer_size, len(text))
+            yield [InputLine(text.line(k), time.monotonic()) for k in range(first, end)]
 
     def stream(self, input: BinaryIO, name: str = STANDARD_INPUT) -> None:
-        """Translate the lines of a stream to the output, each batch as soon as its lines have
-        arrived.
+        """Translate the lines of a stream to the output, each batch once its lines have arrived.
 
         Raises the DataError or OSError of the input, once the lines before it are written.
         """
@@ -121,7 +120,10 @@ class LineFilter:
         self._answer_all(queue.batches(), Bar())
 
     def _answer_all(self, batches: Iterable[list[InputLine]], bar: Bar) -> None:
-        """Write a line for each line after the first n_done. Raises DataError if there are fewer."""
+        """Write a line for each line after the first n_done.
+
+        Raises DataError if there are fewer.
+        """
         n_read = 0
         for lines in batches:
             n_skipped = min(max(0, self.n_done - n_read), len(lines))
@@ -131,8 +133,8 @@ class LineFilter:
             bar.advance(len(lines))
         if n_read < self.n_done:
             raise DataError(
-                f"--resume: the input has {n_read:,} lines, but {self.n_done:,} are translated already: give"
-                " the same input, or delete the .part file"
+                f"--resume: the input has {n_read:,} lines, but {self.n_done:,} are translated"
+                " already: give the same input, or delete the .part file"
             )
 
     def _answer(self, lines: Sequence[InputLine], first: int) -> None:
@@ -150,16 +152,16 @@ def read_lines(input: BinaryIO, name: str) -> Iterator[InputLine]:
     """
     n_lines = n_repaired = 0
     sample = b""
-    while line := input.readline(LONGEST_LINE + 1):
+    while line := input.readline(MAX_LINE_BYTES + 1):
         n_lines += 1
-        if len(line) > LONGEST_LINE:
+        if len(line) > MAX_LINE_BYTES:
             raise DataError(
-                f"{name}, line {n_lines} has over {LONGEST_LINE:,} bytes: split it into lines"
+                f"{name}, line {n_lines} has over {MAX_LINE_BYTES:,} bytes: split it into lines"
             )
         n_repaired += first_invalid(line) >= 0
-        if n_lines <= LINES_CHECKED:
+        if n_lines <= N_CHECKED_LINES:
             sample += line
-        if n_lines == LINES_CHECKED:
+        if n_lines == N_CHECKED_LINES:
             check_encoding(name, n_repaired, n_lines, sample)
         yield InputLine(clean(line, n_lines), time.monotonic())
     check_encoding(name, n_repaired, n_lines, sample)
@@ -168,10 +170,12 @@ def read_lines(input: BinaryIO, name: str) -> Iterator[InputLine]:
 
 
 def clean(line: bytes, number: int) -> bytes:
-    """Remove the line end, and from line 1 the byte order mark, and replace invalid UTF-8 by
-    U+FFFD."""
+    """Return a line without its line end and with invalid UTF-8 as U+FFFD.
+
+    Line 1 also loses its byte order mark.
+    """
     if line.endswith(b"\n"):
-        line = line[:-2] if line.endswith(b"\r\n") else line[:-1]
+        line = line[:-1].removesuffix(b"\r")
     if number == 1:
         line = line.removeprefix(BYTE_ORDER_MARK)
     return repair(line)

@@ -18,7 +18,7 @@ import click
 from bytenmt import __version__
 from bytenmt.errors import BytenmtError, missing_package, printable
 
-BROKEN_PIPE = 141  # an exit code, as a shell gives it: 128 + the signal
+BROKEN_PIPE_CODE = 141  # an exit code, as a shell gives it: 128 + the signal
 
 COMMANDS = {  # and the modules of bytenmt.cli that define them
     "train": "train",
@@ -37,8 +37,7 @@ COMMANDS = {  # and the modules of bytenmt.cli that define them
 
 
 class MainGroup(click.Group):
-    """The program's group of commands: imports their modules on demand, and prints an error as one
-    line."""
+    """The group of all commands: imports their modules on demand, prints an error as one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, sorted, without importing their modules."""
@@ -58,7 +57,10 @@ class MainGroup(click.Group):
         return {name: command for name in COMMANDS if (command := self.get_command(None, name))}
 
     def main(self, *args: Any, standalone_mode: bool = True, **more: Any) -> Any:
-        """Run a command and exit with its code; with standalone_mode=False return if the code is 0."""
+        """Run a command and exit with its code.
+
+        With standalone_mode=False return if the code is 0.
+        """
         try:
             run: Any = super().main  # whose type knows only some of these arguments
             code = run(*args, standalone_mode=False, **more)
@@ -68,7 +70,7 @@ class MainGroup(click.Group):
             sys.exit(code)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; a signal or a closed pipe becomes the exit code that a shell would give."""
+        """Run the command; a signal or a closed pipe becomes the exit code of a shell."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:  # its argument is the signal, if it was another one
@@ -76,12 +78,14 @@ class MainGroup(click.Group):
         except BrokenPipeError:
             # Whoever read our output has gone; Python would complain when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            ctx.exit(BROKEN_PIPE)
+            ctx.exit(BROKEN_PIPE_CODE)
 
 
 def _report(error: Exception) -> int:
-    """Print one line about an error and return the exit code; raise one that is a fault of the
-    program."""
+    """Print one line about an error and return the exit code.
+
+    An error that is a fault of the program is raised again.
+    """
     match error:
         case click.ClickException():
             message = error.format_message()
@@ -94,11 +98,13 @@ def _report(error: Exception) -> int:
         case ModuleNotFoundError():
             line = missing_package(error)
         case MemoryError():
-            line = "out of memory: use smaller batches (--max-tokens, --buffer-size), or a larger machine"
-        case OSError():
-            line = ": ".join(str(part) for part in (error.filename, error.strerror) if part) or str(
-                error
+            line = (
+                "out of memory: use smaller batches (--max-tokens, --buffer-size),"
+                " or a larger machine"
             )
+        case OSError():
+            parts = [str(part) for part in (error.filename, error.strerror) if part]
+            line = ": ".join(parts) or str(error)
         case _:
             raise error
     click.echo(printable(f"bytenmt: {line}"), err=True)

@@ -10,29 +10,17 @@ from typing import TYPE_CHECKING
 import click
 
 from bytenmt.cli.console import CONSOLE
-from bytenmt.cli.options import ARCHITECTURES, PresetOptions, command, models
+from bytenmt.cli.options import PresetOptions, command, models
 from bytenmt.config.fields import option
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
-    from bytenmt.config.facts import FlagThresholds
-
-
-@dataclass(frozen=True, kw_only=True)
-class InfoOptions(PresetOptions):
-    """The options of `bytenmt info`. properties: print a table of complexity and path lengths
-    instead."""
-
-    properties: bool = option(
-        False,
-        "Print a table of complexity, path lengths and receptive fields of several ARCH (default: all).",
-    )
+    from bytenmt.checkpoints.facts import FlagThresholds
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertOptions:
-    """The options of `bytenmt convert`. precision: of the weight matrices in the new file, int8 or
-    fp32."""
+    """The options of `bytenmt convert`."""
 
     output: Path = option(MISSING, "Weights file to write, FILE.safetensors.", "-o", "--output")
     precision: str = option(
@@ -46,26 +34,16 @@ class ConvertOptions:
     valid_tgt: Path | None = option(None, "Reference translation of --valid-src.")
 
 
-@command("info", models("MODEL|ARCH", least=0))
-def info(runs: tuple[Path, ...], how: InfoOptions) -> None:
+@command("info", models("MODEL|ARCH", most=1))
+def info(runs: tuple[Path, ...], how: PresetOptions) -> None:
     """Print the size, cost and configuration of a model.
 
     MODEL is a run folder or a weights file, ARCH the name of an architecture, whose --preset and
     --set may be given; --set model.source=false describes a language model. The output is TOML, a
     valid file for `bytenmt train --config`.
     """
-    from bytenmt.decoding.model_summary import config_of, model_description
+    from bytenmt.decoding.model_summary import model_description
 
-    if how.properties:
-        from bytenmt.evaluation.properties import table
-
-        names = [*map(str, runs)] or ARCHITECTURES
-        click.echo(
-            table([(name, config_of(name, how.preset, how.assignments).model) for name in names])
-        )
-        return
-    if len(runs) != 1:
-        raise click.UsageError(f"{len(runs)} models: expected one MODEL or ARCH, or --properties.")
     click.echo(model_description(str(runs[0]), how.preset, how.assignments))
 
 
@@ -80,7 +58,8 @@ def convert(runs: tuple[Path, ...], how: ConvertOptions) -> None:
     from bytenmt.checkpoints.quantize import convert as write_converted
     from bytenmt.checkpoints.weights import prepare_output
 
-    (run,), paths = runs, [path for path in (how.valid_src, how.valid_tgt) if path is not None]
+    (run,) = runs
+    paths = [path for path in (how.valid_src, how.valid_tgt) if path is not None]
     if len(paths) == 1:
         raise BytenmtError("--valid-src and --valid-tgt: give both, or neither")
     paths = paths or _own_validation_text(run)
@@ -93,22 +72,24 @@ def convert(runs: tuple[Path, ...], how: ConvertOptions) -> None:
 
 
 def _own_validation_text(run: Path) -> list[Path]:
-    """Return the files that a run was validated on, two or a table, if they are there with enough
-    lines."""
+    """Return the files that a run was validated on, two or a table.
+
+    The list is empty where they are gone or have too few lines.
+    """
     from bytenmt.checkpoints.weights import is_weights_file, read_run, resolve_path
     from bytenmt.data.text_file import TextFile
     from bytenmt.evaluation.judge import MIN_LINES
 
     # A weights file may come from elsewhere: the files that it names are not read.
-    valid = None if is_weights_file(resolve_path(run)) else read_run(run)[1].facts.valid
+    if is_weights_file(resolve_path(run)):
+        return []
+    valid = read_run(run)[1].facts.valid
     if valid is None or not valid.has_source:
         return []
     paths = [path for path in (valid.src, valid.tgt, valid.tsv) if path is not None]
-    return (
-        paths
-        if all(map(Path.is_file, paths)) and len(TextFile.open(paths[-1])) >= MIN_LINES
-        else []
-    )
+    if all(map(Path.is_file, paths)) and len(TextFile.open(paths[-1])) >= MIN_LINES:
+        return paths
+    return []
 
 
 def _calibrate_flags(run: Path, paths: Sequence[Path]) -> FlagThresholds:
@@ -121,11 +102,14 @@ def _calibrate_flags(run: Path, paths: Sequence[Path]) -> FlagThresholds:
 
     runtime = load_runs([run], EngineSpec())
     texts = [open_text(path) for path in paths]
-    src, tgt = texts if len(texts) > 1 else texts[0].split()
+    if len(texts) == 1:
+        texts = [*texts[0].split()]
+    src, tgt = texts
     check_source(run, runtime.has_source, src)
     ParallelCorpus.from_texts(src, tgt, keep_empty=True)  # raises where line counts differ
     flags = calibrate_runtime(runtime, list(src), list(tgt))
-    greedy, beam = flags.unsure_above(1), flags.unsure_above(2)
+    greedy = flags.unsure_above(1)
+    beam = flags.unsure_above(2)
     above = f"unsure above {greedy:.2f} bits per byte, with a beam above {beam:.2f}"
     CONSOLE.say(f"flags calibrated on {flags.n_lines:,} lines: {above}")
     return flags

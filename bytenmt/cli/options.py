@@ -15,12 +15,16 @@ import click
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.config.fields import MAX_COUNT, Option, option, options_of, shorten
 from bytenmt.decoding.interface import EngineSpec
-from bytenmt.decoding.setting_table import KEEP, TABLE
 from bytenmt.plugins import load_plugins
+from bytenmt.translation.settings import KEEP, TABLE
 
-QUIET, VERBOSE = "bytenmt.quiet", "bytenmt.verbose"  # in click's meta
-# Headings of --help, besides those of setting_table.
-OPTIONS, FILES, GENERAL = "Options", "Input and output", "General options"
+# Keys of click's meta.
+QUIET = "bytenmt.quiet"
+VERBOSE = "bytenmt.verbose"
+# Headings of --help, besides those of decoding/interface and translation/settings.
+OPTIONS = "Options"
+FILES = "Input and output"
+GENERAL = "General options"
 ARCHITECTURES = tuple(PRESETS["small"])
 
 
@@ -33,8 +37,11 @@ class HeadedOption(click.Option):
 
 
 def common_options() -> list[click.Parameter]:
-    """Return the options -q, -v and --plugin, which every command has but does not get as
-    arguments: -q and -v are stored in ctx.meta, and --plugin loads its files."""
+    """Return the options -q, -v and --plugin, which every command has.
+
+    A command does not get them as arguments: -q and -v are stored in ctx.meta, and --plugin loads
+    its files.
+    """
 
     def store(ctx: click.Context, param: click.Parameter, is_set: bool) -> None:
         ctx.meta[f"bytenmt.{param.name}"] = is_set
@@ -128,8 +135,7 @@ def command(
 
 
 class OptionValue(click.ParamType):  # type: ignore[type-arg]  # which is generic in the latest alone
-    """The click type of an option: converts a value by Option.convert, or tells why it is not
-    allowed."""
+    """The click type of an option: converts a value by Option.convert, or says why it cannot."""
 
     def __init__(self, option: Option) -> None:
         self.option = option
@@ -150,26 +156,34 @@ class OptionValue(click.ParamType):  # type: ignore[type-arg]  # which is generi
 
 
 def click_option(option: Option, heading: str) -> HeadedOption:
-    """Convert an Option to click's, None where it is left out. heading: that of --help for an
-    option that names none."""
+    """Convert an Option to click's, None where it is left out.
+
+    heading: that of --help for an option that names none.
+    """
     names = [*(option.flags or (option.long,)), option.name]
     help = option.help
-    more: dict[str, Any] = {"required": True} if option.default is MISSING else {"default": None}
+    more: dict[str, Any] = {"default": None}
+    if option.default is MISSING:
+        more = {"required": True}
     if option.default not in (MISSING, None, False, (), "", b"") and "(default" not in help:
-        shown = f"{option.default:g}" if isinstance(option.default, float) else option.default
+        shown = option.default
+        if isinstance(shown, float):
+            shown = f"{shown:g}"
         help = f"{help.removesuffix('.')} (default: {shown})."
     if bool in (option.item, option.kind):
         more["is_flag"] = True
     else:
-        kind: Any = click.Path(path_type=Path) if option.item is Path else OptionValue(option)
-        kind = click.Choice(option.choices) if option.choices else kind
+        kind: Any = OptionValue(option)
+        if option.choices:
+            kind = click.Choice(option.choices)
+        elif option.item is Path:
+            kind = click.Path(path_type=Path)
         more |= {"type": kind, "multiple": option.is_repeated, "metavar": option.metavar}
     return HeadedOption(names, heading=option.heading or heading, help=help, **more)
 
 
 def dataclass_options(name: str, kind: Any, only: Sequence[str] = ()) -> OptionGroup:
-    """Return the options that a dataclass declares, of which the command's argument `name` gets an
-    instance.
+    """Return the options that a dataclass declares, as one instance for the argument `name`.
 
     kind: the dataclass; its attribute `heading`, if any, is that of --help. only: names of the
     fields to offer; empty: all.
@@ -184,8 +198,10 @@ def dataclass_options(name: str, kind: Any, only: Sequence[str] = ()) -> OptionG
 def given_options(
     name: str, options: Iterable[Option], heading: str = OPTIONS, kind: Callable[..., Any] = dict
 ) -> OptionGroup:
-    """Return options; the argument `name` gets a dict with the values, by name, that the user has
-    given, or a `kind` of them."""
+    """Return options whose given values reach the command as the argument `name`.
+
+    The argument is a dict of the values that the user has given, by name, or a `kind` of them.
+    """
     options = tuple(options)
 
     def take(values: dict[str, Any]) -> dict[str, Any]:
@@ -211,16 +227,20 @@ def models(
     n_most = MAX_COUNT if metavar.endswith("...") else len(names)
 
     def take(values: dict[str, Any]) -> dict[str, Any]:
-        runs, words = values.pop("runs"), values.pop("words")
+        runs = values.pop("runs")
+        words = values.pop("words")
         if not names:
-            runs, words = runs + words, ()
+            runs += words
         elif not runs:
-            runs, words = words[:1], words[1:]
+            runs = words[:1]
+            words = words[1:]
         if not least <= len(runs) <= most:
             raise click.UsageError(f"{len(runs)} models: expected {metavar}")
         if names and not n_least <= len(words) <= n_most:
             raise click.UsageError(f"{len(words)} files after the model: expected {metavar}")
-        return {"runs": runs, "files": words} if names else {"runs": runs}
+        if not names:
+            return {"runs": runs}
+        return {"runs": runs, "files": words}
 
     path = click.Path(path_type=Path)
     text = f"Run folder or weights file, instead of MODEL. {help}".rstrip()
@@ -235,16 +255,17 @@ def models(
 
 
 def settings(*groups: str) -> OptionGroup:
-    """Return the options of groups such as "search", and those on kept spans, as one OptionGroup:
-    the command's argument `settings` gets a dict with the values that the user has given."""
+    """Return the options of groups such as "search", and those on kept spans, as one OptionGroup.
+
+    The command's argument `settings` gets a dict with the values that the user has given.
+    """
     options = [option for option in TABLE.values() if option.group in groups]
     return given_options("settings", [*options, *KEEP.values()])
 
 
 @dataclass(frozen=True, kw_only=True)
 class PresetOptions:
-    """The options --preset and --set (assignments: KEY=VALUE each), which make a model's
-    configuration."""
+    """The options that make a model's configuration."""
 
     preset: str | None = option(None, "Size and training settings.", choices=tuple(PRESETS))
     assignments: tuple[str, ...] = option(

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bytenmt.decoding.confidence import Verdict, verdict_record
 from bytenmt.decoding.interface import Hypothesis
-from bytenmt.decoding.line_batch import TranslationResult
+from bytenmt.translation.confidence import Verdict, verdict_record
+from bytenmt.translation.line_batch import TranslationResult
 
 if TYPE_CHECKING:  # it imports PyTorch
-    from bytenmt.decoding.alignment import CharacterLink
+    from bytenmt.translation.alignment import CharacterLink
 
 BestChunks = Sequence[tuple[bytes, bytes, bytes]]  # of a line, see TranslationResult.best_chunks
 Align = Callable[[Sequence[BestChunks]], "Sequence[Sequence[CharacterLink]]"]
@@ -52,7 +52,7 @@ class JsonRecords:
     def __call__(
         self, results: Sequence[TranslationResult], first: int, seconds: Sequence[float]
     ) -> bytes:
-        """Return a line of JSON for each result; arguments as of line_filter.OutputFormat."""
+        """Return a line of JSON for each result; arguments as in line_filter.OutputFormat."""
         records = [self._record(number, result) for number, result in enumerate(results, first + 1)]
         if self.align is not None:
             links = self.align([result.best_chunks() for result in results])
@@ -72,8 +72,10 @@ class JsonRecords:
 
 
 def describe_flags(results: Sequence[TranslationResult], first: int) -> Iterator[str]:
-    """Yield verdict and reasons of each flagged result, for people. first: number of results[0],
-    from 0."""
+    """Yield verdict and reasons of each flagged result, for people.
+
+    first: number of results[0], from 0.
+    """
     for number, best in enumerate((result.best for result in results), first + 1):
         if best.flags:
             level, reasons = Verdict.from_flags(best.flags)

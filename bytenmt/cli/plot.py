@@ -14,7 +14,7 @@ from bytenmt.config.fields import option
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.errors import BytenmtError
 
-LONGEST = 300  # characters of either text: no label of more could be read
+MAX_CHARACTERS = 300  # of either text: labels of more could not be read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +34,8 @@ def plot(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec) -> 
     mean.
     """
     from bytenmt.decoding.loading import load_runs
-    from bytenmt.decoding.translator import Translator
     from bytenmt.evaluation import plots
+    from bytenmt.translation.translator import Translator
 
     plots.check_picture(str(how.output))
     check_output(how.output)
@@ -48,18 +48,18 @@ def plot(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec) -> 
         )
     (text,) = Translator.from_runtime(runtime, beam=1).translate([source])
     for name, data in (("the line", source), ("the text", text)):
-        if not 0 < len(data.decode()) <= LONGEST:
+        if not 0 < len(data.decode()) <= MAX_CHARACTERS:
             raise BytenmtError(
-                f"{name} has {len(data.decode())} characters: expected 1 to {LONGEST}"
+                f"{name} has {len(data.decode())} characters: expected 1 to {MAX_CHARACTERS}"
             )
-    (reader,) = runtime.make_attention_readers()
-    maps = plots.attention_maps(source, text, reader.attention_weights([(source, text)])[0])
+    (scorer,) = runtime.make_attention_scorers()
+    maps = plots.attention_maps(source, text, scorer.attention_weights([(source, text)])[0])
     if (
         max(source.decode() + text.decode()) >= plots.FIRST_EASTERN
         and len(plots.label_families()) == 1
     ):
         CONSOLE.say(
-            f"bytenmt: letters will be boxes: install a font with them, such as {plots.FAMILIES[1]}"
+            f"bytenmt: letters will be drawn as boxes: install a font that has them, such as {plots.FAMILIES[1]}"
         )
     with writer(how.output) as out:
         out.write(plots.png(plots.draw_attention(source.decode(), text.decode(), maps)))

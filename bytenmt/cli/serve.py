@@ -14,11 +14,14 @@ import click
 from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.options import FILES, HeadedOption, OptionGroup, command, given_options
 from bytenmt.config.fields import Option, Port, Positive, option
-from bytenmt.decoding.setting_table import CONSTRAINTS, ENGINE, KEEP, SEARCH_HEADING, TABLE
+from bytenmt.decoding.interface import ENGINE, SEARCH_HEADING
 from bytenmt.errors import BytenmtError
+from bytenmt.translation.settings import CONSTRAINTS, KEEP, TABLE
 
 PREFIX = "BYTENMT_SERVE"  # of environment variables
-ACCESS, LIMITS = "Access", "Limits"  # headings of --help
+# Headings of --help.
+ACCESS = "Access"
+LIMITS = "Limits"
 LOOPBACK_NAMES = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
 
 
@@ -29,22 +32,22 @@ class NetworkOptions:
     host: str = option("127.0.0.1", "Address to listen on.", heading=FILES)
     port: Port = option(5000, "Port; 0 is any free one.", heading=FILES)
     suggestions: Path | None = option(
-        None, "Folder for what is sent to /suggest: a TSV file a direction.", heading=FILES
+        None, "Folder for what is sent to /suggest: one TSV file per direction.", heading=FILES
     )
     api_keys: Path | None = option(
-        None, "File of API keys, one per line, of which requests need one.", heading=ACCESS
+        None, "File of API keys, one per line; every request needs one of them.", heading=ACCESS
     )
     allowed_host: tuple[str, ...] = option(
         (),
-        "Name of the server, such as *.example.org, in the Host header of requests; * is any (default: names"
-        " of this machine if --host is a loopback address, otherwise any).",
+        "Name of the server, such as *.example.org, in the Host header of requests; * is any"
+        " (default: names of this machine if --host is a loopback address, otherwise any).",
         metavar="NAME",
         heading=ACCESS,
     )
     allowed_origin: tuple[str, ...] = option(
         (),
-        "Web site such as https://example.org whose pages may use the server; * is any (default: only the"
-        " server's own page).",
+        "Web site such as https://example.org whose pages may use the server; * is any"
+        " (default: only the server's own page).",
         metavar="ORIGIN",
         heading=ACCESS,
     )
@@ -94,8 +97,8 @@ DECODING = (
         "reverse",
         bool,
         False,
-        "Have the model of the opposite direction, where it is served, rank the hypotheses, too. Needs"
-        " --beam-size 2 or more.",
+        "Have the model of the opposite direction, where it is served, rank the hypotheses, too."
+        " Needs --beam-size 2 or more.",
         heading=SEARCH_HEADING,
     ),
     KEEP["keep"],
@@ -103,7 +106,7 @@ DECODING = (
         "glossary",
         tuple[str, ...],
         (),
-        "Glossary of a direction, as of `translate --glossary`; may be repeated.",
+        "Glossary of a direction, as for `translate --glossary`; may be repeated.",
         metavar="PAIR=FILE",
         heading=CONSTRAINTS,
     ),
@@ -146,9 +149,9 @@ def serve(models: tuple[str, ...], network: NetworkOptions, decoding: dict[str, 
     if unknown := [
         name for name in os.environ if name.startswith(f"{PREFIX}_") and name not in known
     ]:
-        raise click.UsageError(f"{unknown[0]} is no variable of serve: see --help.")
+        raise click.UsageError(f"serve has no variable {unknown[0]}: see --help.")
     if not models:
-        raise click.UsageError("Missing the model: give PAIR=MODEL.")
+        raise click.UsageError("No model given: name PAIR=MODEL.")
     from bytenmt.serve.app import App
     from bytenmt.serve.loading import load_models, read_keys
     from bytenmt.serve.server import listening, run
@@ -159,10 +162,13 @@ def serve(models: tuple[str, ...], network: NetworkOptions, decoding: dict[str, 
         network.suggestions.mkdir(parents=True, exist_ok=True)
     with listening(network.host, network.port) as listener:
         address = listener.getsockname()[0]
-        loopback_names = (*LOOPBACK_NAMES, address) if ip_address(address).is_loopback else ()
-        hosts = (*loopback_names, *network.allowed_host) or ("*",)
-        keys = () if network.api_keys is None else read_keys(network.api_keys)
+        hosts = list(network.allowed_host)
+        if ip_address(address).is_loopback:
+            hosts += [*LOOPBACK_NAMES, address]
+        keys: list[str] = []
+        if network.api_keys is not None:
+            keys = read_keys(network.api_keys)
         limits = Limits(network.max_characters, network.max_queue, network.timeout)
         service = Service(load_models(models, decoding, CONSOLE), keys, limits)
-        app = App(service, hosts, network.allowed_origin, network.suggestions)
+        app = App(service, hosts or ["*"], network.allowed_origin, network.suggestions)
         run(app, listener, network.trusted_proxy)

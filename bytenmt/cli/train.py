@@ -52,8 +52,8 @@ class TextOptions:
     )
     weights: tuple[Weight, ...] = option(
         (),
-        "How often the pairs of a corpus occur per epoch (default: 1). Give one weight per corpus, in the"
-        " order --tgt, --tsv.",
+        "How often the pairs of a corpus occur per epoch (default: 1). Give one weight per corpus,"
+        " in the order --tgt, --tsv.",
         "--weight",
     )
     valid_src: Path | None = option(None, "Source text for validation.")
@@ -80,7 +80,8 @@ def train(
 
     device = pick_device(machine.device)
     options = {**vars(start), **vars(texts), **limits}
-    output, settings = options.pop("output"), options.pop("assignments")
+    output = options.pop("output")
+    settings = options.pop("assignments")
     with process_group(device) as group:
         reporter = CONSOLE if group.is_leader else SILENT
         if group.is_leader:

@@ -13,14 +13,13 @@ from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.files import check_output, resumable_writer, standard_input, stream_of, writer
 from bytenmt.cli.options import FILES, command, models, settings
 from bytenmt.config.fields import Bits, Positive, option
-from bytenmt.decoding.interface import EngineSpec
-from bytenmt.decoding.setting_table import SPEED
+from bytenmt.decoding.interface import SPEED, EngineSpec
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
     from bytenmt.cli.line_filter import OutputFormat
-    from bytenmt.decoding.line_batch import TranslationResult
     from bytenmt.decoding.loading import Runtime
+    from bytenmt.translation.line_batch import TranslationResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +39,8 @@ class FileOptions:
     )
     resume: bool = option(
         False,
-        "Continue an interrupted translation to the file of -o, after as many lines as it has; give the same"
-        " input and options.",
+        "Continue an interrupted translation to the file of -o, after as many lines as it has; give"
+        " the same input and options.",
     )
     buffer_size: Positive = option(
         1000,
@@ -50,7 +49,8 @@ class FileOptions:
     )
     workers: Positive = option(
         1,
-        "Number of processes that share the lines, each with --threads threads; the output does not change.",
+        "Number of processes that share the lines, each with --threads threads; the output stays"
+        " the same.",
         heading=SPEED,
     )
 
@@ -62,16 +62,16 @@ class OutputOptions:
     heading: ClassVar[str] = "Output format"
     format: str = option(
         "text",
-        "text: one translation per line, or with --n-best lines `line ||| text ||| score` as Moses prints"
-        " them, lines counted from 0. jsonl: one JSON object per line, with source, score and flags; its"
-        " `line` counts from 1.",
+        "text: one translation per line, or with --n-best lines `line ||| text ||| score` as Moses"
+        " prints them, lines counted from 0. jsonl: one JSON object per line, with source, score"
+        " and flags; its `line` counts from 1.",
         choices=("text", "jsonl"),
     )
     alignment: bool = option(False, "Include the character alignment with the source in jsonl.")
     flag_above: Bits | None = option(
         None,
-        "Threshold of an unsure line in bits per byte (default: the model's own). Unsure and wrong lines are"
-        " reported on stderr, or in jsonl by the field `verdict`.",
+        "Threshold of an unsure line in bits per byte (default: the model's own). Unsure and wrong"
+        " lines are reported on stderr, or in jsonl by the field `verdict`.",
         metavar="BITS",
     )
 
@@ -98,9 +98,10 @@ def translate(
     from bytenmt.cli.line_filter import LineFilter
     from bytenmt.datasets.workers import Workers
     from bytenmt.decoding.engine_selection import n_cores
-    from bytenmt.decoding.translator import Translator
+    from bytenmt.translation.translator import Translator
 
-    input, output = stream_of(files.input), stream_of(files.output)
+    input = stream_of(files.input)
+    output = stream_of(files.output)
     checked = inputs.check_settings(settings)
     if files.workers > 1 and engine.threads is None:
         engine = replace(engine, threads=max(1, n_cores() // files.workers))
@@ -109,10 +110,12 @@ def translate(
     is_list = checked.search.n_best > 1 and answers.format == "text"
     if files.resume and (not is_file or is_list):
         raise BytenmtError(
-            "--resume needs a file with a line for each line: give -o, and no --n-best"
+            "--resume needs an output file with one line per input line: give -o, without --n-best"
         )
     is_stream = input is None or input.is_fifo()  # lines of a pipe are translated as they come
-    text = None if input is None or is_stream else inputs.open_text(input)
+    text = None
+    if input is not None and not is_stream:
+        text = inputs.open_text(input)
     runtime = inputs.load_models(runs, engine)
     translator = Translator.from_runtime(runtime, checked)
     form = _output_format(answers, runtime, checked.search.n_best, translator.options.beam)
@@ -140,29 +143,32 @@ def _output_format(
     """Return how translations are written. Raises BytenmtError."""
     from bytenmt.cli.line_filter import format_plain
     from bytenmt.cli.output_formats import JsonRecords, describe_flags, n_best_list
-    from bytenmt.decoding.alignment import align_lines
     from bytenmt.evaluation.judge import Judge
+    from bytenmt.translation.alignment import align_lines
 
     is_json = answers.format == "jsonl"
     if is_json and answers.alignment and not runtime.has_attention:
         raise BytenmtError(
-            "--alignment needs a model with attention: drop it, or use another model"
+            "--alignment needs a model with attention: leave it out, or use another model"
         )
-    form: OutputFormat = n_best_list if n_best > 1 else format_plain
+    form: OutputFormat = format_plain
     if is_json:
-        links = (
-            partial(align_lines, runtime.make_attention_readers()) if answers.alignment else None
-        )
+        links = None
+        if answers.alignment:
+            links = partial(align_lines, runtime.make_attention_scorers())
         form = JsonRecords(n_best, links)
-    elif answers.flag_above is None:
+    elif n_best > 1:
+        form = n_best_list
+    if answers.flag_above is None and not is_json:
         return form
     judge = Judge.from_runtime(runtime, answers.flag_above, beam=beam)
     CONSOLE.detail(judge.describe())
 
     def write(results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
         flagged = judge.flag(results)
-        for line in () if is_json else describe_flags(flagged, first):
-            CONSOLE.say(f"bytenmt: {line}")
+        if not is_json:
+            for line in describe_flags(flagged, first):
+                CONSOLE.say(f"bytenmt: {line}")
         return form(flagged, first, seconds)
 
     return write

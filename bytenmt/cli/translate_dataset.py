@@ -19,8 +19,7 @@ PACKED = (".gz", ".zst")
 
 @dataclass(frozen=True)
 class DatasetOptions:
-    """The options of `bytenmt translate-dataset` on the data set and on the number of engines
-    (actors)."""
+    """The options of `bytenmt translate-dataset` on the data set and the number of engines."""
 
     column: str = option("text", "Column of IN with the source texts.")
     to: str = option("translation", "New column for the translations.", metavar="COLUMN")
@@ -57,43 +56,58 @@ def translate_dataset(
     # Actors have folders of their own.
     if "glossary" in settings:
         settings["glossary"] = settings["glossary"].resolve()
-    reverse = None if engine.reverse is None else Path(engine.reverse).resolve()
-    engine = replace(engine, reverse=reverse, threads=engine.threads or 1)
+    engine = replace(engine, threads=engine.threads or 1)
+    if engine.reverse is not None:
+        engine = replace(engine, reverse=Path(engine.reverse).resolve())
     inputs.check_settings(settings)
-    root = source.parent if source.is_file() else source
-    paths = [source] if source.is_file() else sorted(filter(Path.is_file, source.rglob("*")))
-    names = [path.relative_to(root) for path in paths]
-    # Hidden files are left out.
-    folders = {
-        root / name: out / name for name in names if all(part[0] not in "._" for part in name.parts)
-    }
+    folders = _output_folders(source, out)
     if not folders:
-        raise DataError(f"{source} is no file, and no folder of files")
+        raise DataError(f"{source} is neither a file nor a folder of files")
     if source in (out, *out.parents):
-        raise BytenmtError(f"{out} is in the folder of the input: give another one")
+        raise BytenmtError(f"{out} is inside the folder of the input: give another one")
     to_do = {path: _format_of(path) for path, folder in folders.items() if not folder.exists()}
     run_names = [str(run.resolve()) for run in runs]
     keywords = {"column": columns.column, "to": columns.to, **vars(engine), **settings}
     if to_do:
-        Translate(
-            *run_names, **keywords
-        )  # compiles the kernels once; what it raises is one line here
+        # Compiles the kernels once; what it raises is one line here.
+        Translate(*run_names, **keywords)
         ray_job.connect()
     for path, form in to_do.items():
         folders[path].parent.mkdir(parents=True, exist_ok=True)
         ray_job.translate_file(path, folders[path], form, run_names, keywords, columns.actors)
-        CONSOLE.say(f"bytenmt: {path} is translated: {folders[path]}")
+        CONSOLE.say(f"bytenmt: translated {path} to {folders[path]}")
     n_done = len(folders) - len(to_do)
-    CONSOLE.say(f"bytenmt: {len(to_do)} files translated, {n_done} were there already")
+    CONSOLE.say(f"bytenmt: {len(to_do)} files translated, {n_done} were already there")
+
+
+def _output_folders(source: Path, out: Path) -> dict[Path, Path]:
+    """Return the output folder of each file of the input, which is a file or a folder."""
+    root = source
+    paths = sorted(filter(Path.is_file, source.rglob("*")))
+    if source.is_file():
+        root = source.parent
+        paths = [source]
+    folders = {}
+    for path in paths:
+        name = path.relative_to(root)
+        is_hidden = any(part[0] in "._" for part in name.parts)
+        if not is_hidden:
+            folders[path] = out / name
+    return folders
 
 
 def _format_of(path: Path) -> str:
-    """Return the format of a file by its suffix: parquet or jsonl. Raises DataError for another
-    suffix."""
-    form = FORMATS.get((path.with_suffix("") if path.suffix in PACKED else path).suffix)
+    """Return the format of a file by its suffix: parquet or jsonl.
+
+    Raises DataError for another suffix.
+    """
+    unpacked = path
+    if path.suffix in PACKED:
+        unpacked = path.with_suffix("")
+    form = FORMATS.get(unpacked.suffix)
     if form is None:
         raise DataError(
-            f"{path}: expected {', '.join(FORMATS)}, also packed ({', '.join(PACKED)}); tables of CSV:"
-            " translate-file --column, lines of text: translate --workers N"
+            f"{path}: expected {', '.join(FORMATS)}, also packed ({', '.join(PACKED)}); for tables"
+            " of CSV use translate-file --column, for lines of text translate --workers N"
         )
     return form

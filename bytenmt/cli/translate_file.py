@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,36 +14,36 @@ from bytenmt.cli.options import command, models, settings
 from bytenmt.config.fields import Bits, option
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.documents.formats import FORMATS
-from bytenmt.documents.unit import primary
+from bytenmt.documents.unit import Document, primary
 from bytenmt.errors import BytenmtError
+from bytenmt.serve.languages import Direction
 
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentOptions(LanguageOptions):
-    """The options of `bytenmt translate-file` on the document. flag_above: bits per byte above
-    which a unit is to be reviewed; memory: translations used before the model; column, to_column:
-    those of a table."""
+    """The options of `bytenmt translate-file` on the document."""
 
     format: str | None = option(
         None, "Format of IN (default: by its suffix).", choices=tuple(FORMATS)
     )
     overwrite: bool = option(False, "Also translate units that have a translation already.")
+    # Bits per byte above which a unit is to be reviewed.
     flag_above: Bits | None = option(
         None,
-        "Threshold of an unsure translation in bits per byte (default: the model's own). Unsure and wrong"
-        " translations are marked for review: `fuzzy` in PO, `needs-review-translation` in XLIFF; -v lists"
-        " them in every format.",
+        "Threshold of an unsure translation in bits per byte (default: the model's own). Unsure and"
+        " wrong translations are marked for review: `fuzzy` in PO, `needs-review-translation` in"
+        " XLIFF; -v lists them in every format.",
         metavar="BITS",
     )
     memory: Path | None = option(
         None,
-        "Translation memory (TMX, XLIFF, PO, CSV or TSV). Units that it contains, apart from placeholders,"
-        " are taken from it instead of the model.",
+        "Translation memory (TMX, XLIFF, PO, CSV or TSV). Units that it contains, apart from"
+        " placeholders, are taken from it instead of the model.",
     )
     column: str | None = option(
         None,
-        "Source column of a CSV or TSV file: its name in the first row, which stays as it is, or its number"
-        " from 1; then the first row is text, too.",
+        "Source column of a CSV or TSV file: its name in the first row, which stays as it is, or"
+        " its number from 1; then the first row is text, too.",
     )
     to_column: str | None = option(
         None, "Column of a CSV or TSV file for the translations (default: that of --column)."
@@ -63,52 +64,49 @@ def translate_file(
 ) -> None:
     """Translate the document IN and write it to OUT.
 
-    Formats: TMX, XLIFF 1.2 and 2, PO, SRT, WebVTT, HTML, Markdown, JSON, ARB, YAML, Fluent,
-    .properties, DTD, .ini, .strings, Android's strings.xml, .docx, CSV, TSV and plain text. Only
-    text is replaced. Inline codes, placeholders, tags, URLs and the like are kept, see --keep.
-    Existing translations stay; doubtful new ones are marked for review. OUT appears when it is
-    complete. - is stdin or stdout; stdin needs --format. This needs pip install
-    'bytenmt[documents]'.
+    --format lists the formats. Only text is replaced. Inline codes, placeholders, tags, URLs and
+    the like are kept, see --keep. Existing translations stay; doubtful new ones are marked for
+    review. OUT appears when it is complete. - is stdin or stdout; stdin needs --format. This needs
+    pip install 'bytenmt[documents]'.
     """
     from bytenmt.cli import inputs
     from bytenmt.data.text_file import read_bytes
-    from bytenmt.decoding.translator import Translator
     from bytenmt.documents import formats
     from bytenmt.documents.memory import TranslationMemory
     from bytenmt.documents.translation import LineTranslation, lines_to_translate, translate
     from bytenmt.documents.unit import ReadOptions
     from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
+    from bytenmt.translation.translator import Translator
 
     input, output = map(stream_of, files)
     checked = inputs.check_settings(settings)
     source = input or Path("standard input")  # for messages
-    reading = ReadOptions(
-        how.format or formats.format_of(source), how.languages, how.column, how.to_column
-    )
+    record = FORMATS[how.format] if how.format else formats.format_of(source)
+    reading = ReadOptions(record.name, how.languages, how.column, how.to_column)
     check_output(output, input)
-    data = standard_input().read() if input is None else read_bytes(input).tobytes()
+    if input is None:
+        data = standard_input().read()
+    else:
+        data = read_bytes(input).tobytes()
     document = formats.read(data, reading, source)
     runtime = inputs.load_models(runs, engine)
     translator = Translator.from_runtime(runtime, checked)
     corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
     languages = agreed_languages(how.languages, runs[0], corpora, CONSOLE.warn)
     if languages and not (how.overwrite and how.pair):
-        is_of_source = (
-            how.pair and reading.format == "po" and not any(unit.target for unit in document.units)
-        )
-        allowed = [primary(code) for code in (languages if is_of_source else [languages.target])]
-        for code in [code for code in document.targets if code and primary(code) not in allowed]:
-            raise BytenmtError(
-                f"{source} is for {code}, not for {languages.target}: give another model, or"
-                f" --overwrite --pair {languages} to translate everything anew"
-            )
-    memory = None if how.memory is None else TranslationMemory.from_file(how.memory, languages)
+        is_untranslated = not any(unit.target for unit in document.units)
+        allowed = [languages.target]
+        if how.pair and record.may_declare_source and is_untranslated:
+            allowed.append(languages.source)
+        _check_targets(document, source, languages, allowed)
+    memory = None
+    if how.memory is not None:
+        memory = TranslationMemory.from_file(how.memory, languages)
     judge = Judge.from_runtime(runtime, how.flag_above, FLAG_ABOVE, translator.options.beam)
     CONSOLE.detail(judge.describe())
     lines = lines_to_translate(document, how.overwrite, memory)
-    if not runtime.has_sentinels and not all(
-        isinstance(part, str) for line in lines for part in line
-    ):
+    has_codes = not all(isinstance(part, str) for line in lines for part in line)
+    if has_codes and not runtime.has_sentinels:
         CONSOLE.warn(
             f"{runs[0]} was trained without sentinels: inline codes are put at the end of units"
         )
@@ -124,3 +122,15 @@ def translate_file(
     CONSOLE.say(f"{sum(1 for _ in document.units)} units: {counts or 'none'}")
     for place, note in report.notes:
         CONSOLE.detail(f"{place}: {note}")
+
+
+def _check_targets(
+    document: Document, name: Path, languages: Direction, allowed: Sequence[str]
+) -> None:
+    """Raise BytenmtError for a document into a language that is not allowed; regions may differ."""
+    for code in document.targets:
+        if code and primary(code) not in map(primary, allowed):
+            raise BytenmtError(
+                f"{name} is for {code}, not for {languages.target}: give another model, or"
+                f" --overwrite --pair {languages} to translate everything anew"
+            )

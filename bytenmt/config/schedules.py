@@ -8,12 +8,25 @@ PACKAGE_SCHEDULES.
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
-from bytenmt.config.facts import Progress
 from bytenmt.config.fields import shorten
 from bytenmt.config.train_section import TrainConfig
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.plugins import NEEDS_PLUGIN, SCHEDULES
+
+
+class Progress(Protocol):
+    """The part of a checkpoints.facts.Progress that schedules and ends read; see its comments."""
+
+    update: int
+    epoch: int
+    batch: int
+    epoch_batches: int
+    seconds: float
+    waited: int
+    standstills: int
+
 
 # The schedules that fall until the end of the run, and therefore need one.
 SCHEDULES_WITH_END = frozenset({"cosine", "linear", "wsd"})

@@ -16,9 +16,7 @@ import tomli_w
 
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES, BUILT_IN
-from bytenmt.architectures.section import ModelSection as ModelSection
-from bytenmt.architectures.section import Section
-from bytenmt.architectures.section import architecture as architecture
+from bytenmt.architectures.section import ModelSection, Section
 from bytenmt.config.fields import Fraction, Positive, explain_mistake, shorten
 from bytenmt.config.metrics import check_metric
 from bytenmt.config.schedules import check_schedule
@@ -36,7 +34,7 @@ else:
 # Keys of DataConfig that change training pairs; each needs a source.
 AUGMENTATIONS = (
     *("noise", "copy", "sentinels", "upper_case", "title_case", "lower_case", "unpunctuated"),
-    "empty_source",
+    *("empty_source", "formality"),
 )
 
 
@@ -58,10 +56,13 @@ class DataConfig(Section, frozen=True):
     sentinels: Fraction = 0.0  # share of pairs where names and numbers become sentinels, too
     upper_case: Fraction = 0.0  # share of pairs written in capitals on both sides
     title_case: Fraction = 0.0  # share of pairs in which every word begins with a capital
-    lower_case: Fraction = 0.0  # share of pairs without capitals
+    lower_case: Fraction = 0.0  # share of pairs whose source has no capitals
     unpunctuated: Fraction = 0.0  # share of pairs without the signs at the ends of both sides
     # share of pairs with an empty source: the model learns p(target) alone
     empty_source: Fraction = 0.0
+    # share of the pairs whose target shows a form of address in which the source asks for it, by a
+    # byte that UTF-8 never uses
+    formality: Fraction = 0.0
 
     def __post_init__(self) -> None:
         if self.upper_case + self.title_case + self.lower_case > 1:
@@ -242,6 +243,8 @@ def config_tree(config: Config) -> dict[str, Any]:
     assert isinstance(tree, dict)
     if not config.train.loss_terms:  # most configurations have none, and had no such key
         del tree["train"]["loss_terms"]
+    if not config.data.formality:  # models that have not learned forms of address had no such key
+        del tree["data"]["formality"]
     return tree
 
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bytenmt.config.facts import PairFiles as PairFiles
 from bytenmt.config.fields import Option, Weight, check_values
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.data.text_file import LONGEST_LINE, Indices, Lengths, TextFile
 from bytenmt.errors import DataError
 

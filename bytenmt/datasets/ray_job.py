@@ -1,4 +1,4 @@
-"""Translate files with Ray Data, whose readers and writers do the rest. Importing this imports Ray."""
+"""Translate files with Ray Data, whose readers and writers do the rest; this imports Ray."""
 
 from __future__ import annotations
 
@@ -23,17 +23,15 @@ from bytenmt.utf8 import repair
 
 BATCH_ROWS = 1000  # that are translated together
 BLOCK_BYTES = 1 << 20  # of rows that Ray hands on together
-LONGEST_ROW = 1 << 24  # bytes
-PER_THREAD, PER_FILE = (
-    0.75,
-    0.1,
-)  # CPUs that a thread of an engine asks for, and who reads or writes
-LINE, NO_BYTE = "text", "\x1f"  # the column of lines, and a separator that they do not have
+MAX_ROW_BYTES = 1 << 24
+CPUS_PER_THREAD = 0.75  # asked for by an engine
+CPUS_PER_FILE = 0.1  # asked for by a task that reads or writes a file
+LINE_COLUMN = "text"  # of tables of lines
+UNUSED_SEPARATOR = "\x1f"  # which the lines do not have
 
 
 def connect() -> None:
-    """Connect to the Ray cluster of RAY_ADDRESS or `ray start`, else start one here, without its
-    output.
+    """Connect to the Ray cluster of RAY_ADDRESS or `ray start`, else start one without output.
 
     Sets Ray Data to keep the order of rows. Raises BytenmtError.
     """
@@ -58,17 +56,23 @@ def translate_file(
     options: Mapping[str, Any],
     actors: int | None,
 ) -> None:
-    """Translate a file into the new folder `out`, whose files have all rows in order; needs
-    `connect`.
+    """Translate a file into the new folder `out`, whose files have all rows in order.
 
-    The folder appears when it is complete. form: parquet or jsonl; runs: models; options: of
-    Translate;
-    actors: number of engines, None for all CPUs (or GPUs) of the cluster. Raises BytenmtError.
+    The folder appears when it is complete. Needs `connect`.
+
+    form: parquet or jsonl.
+    runs: models.
+    options: of Translate.
+    actors: number of engines, None for all CPUs (or GPUs) of the cluster.
+
+    Raises BytenmtError.
     """
     part = out.with_name(f".{out.name}.part")
     shutil.rmtree(part, ignore_errors=True)
-    threads, on_gpu = options.get("threads") or 1, options.get("device") == "cuda"
-    room = ray.cluster_resources().get("GPU" if on_gpu else "CPU", 1) // (1 if on_gpu else threads)
+    threads = options.get("threads") or 1
+    on_gpu = options.get("device") == "cuda"
+    resources = ray.cluster_resources()
+    n_engines = resources.get("GPU", 1) if on_gpu else resources.get("CPU", 1) // threads
     try:
         rows = _read(path, form).map_batches(
             Translate if form == "parquet" else TranslateObjects,
@@ -76,20 +80,20 @@ def translate_file(
             fn_constructor_kwargs=options,
             batch_format="pyarrow",
             batch_size=BATCH_ROWS,
-            compute=ray.data.ActorPoolStrategy(size=actors or max(1, int(room))),
-            num_cpus=PER_THREAD * threads,
-            num_gpus=1 if on_gpu else 0,
+            compute=ray.data.ActorPoolStrategy(size=actors or max(1, int(n_engines))),
+            num_cpus=CPUS_PER_THREAD * threads,
+            num_gpus=int(on_gpu),
         )
-        how = {"ray_remote_args": {"num_cpus": PER_FILE}}
+        how = {"ray_remote_args": {"num_cpus": CPUS_PER_FILE}}
         if form == "parquet":
             rows.write_parquet(str(part), **how)
         else:
             rows.write_datasink(LineSink(str(part), file_format="jsonl"), **how)
     except (ray.exceptions.RayError, pa.ArrowException, ValueError, OSError) as error:
-        first = re.search(
-            r"^[\w.]+: .+", str(error), re.MULTILINE
-        )  # the cause, after its stack trace
-        raise BytenmtError(f"{path}: {first[0] if first else error}") from None
+        message = str(error)
+        if cause := re.search(r"^[\w.]+: .+", message, re.MULTILINE):  # after its stack trace
+            message = cause[0]
+        raise BytenmtError(f"{path}: {message}") from None
     part.mkdir(exist_ok=True)  # Ray writes no folder where there are no rows
     part.rename(out)
 
@@ -97,13 +101,13 @@ def translate_file(
 def _read(path: Path, form: str) -> Any:
     """Return the rows of a Parquet file, or the lines of one of JSON objects, as bytes."""
     if form == "parquet":
-        return ray.data.read_parquet(str(path), num_cpus=PER_FILE)
+        return ray.data.read_parquet(str(path), num_cpus=CPUS_PER_FILE)
     return ray.data.read_csv(
         str(path),
-        read_options=ReadOptions(block_size=LONGEST_ROW, column_names=[LINE]),
-        parse_options=ParseOptions(delimiter=NO_BYTE, quote_char=False),
-        convert_options=ConvertOptions(column_types={LINE: pa.binary()}),
-        num_cpus=PER_FILE,
+        read_options=ReadOptions(block_size=MAX_ROW_BYTES, column_names=[LINE_COLUMN]),
+        parse_options=ParseOptions(delimiter=UNUSED_SEPARATOR, quote_char=False),
+        convert_options=ConvertOptions(column_types={LINE_COLUMN: pa.binary()}),
+        num_cpus=CPUS_PER_FILE,
     )
 
 
@@ -111,9 +115,11 @@ class TranslateObjects(Translate):
     """Translate a value of JSON objects, a line each, whose other values stay as they are."""
 
     def __call__(self, batch: Any) -> Any:
-        """Return a table of LINE, encoded objects, without empty lines. Raises MsgspecError,
-        SettingError."""
-        lines = filter(bytes.strip, map(repair, batch.column(LINE).to_pylist()))
+        """Return a table of LINE_COLUMN, encoded objects, without empty lines.
+
+        Raises MsgspecError, SettingError.
+        """
+        lines = filter(bytes.strip, map(repair, batch.column(LINE_COLUMN).to_pylist()))
         rows = [msgspec.json.decode(line, type=dict[str, msgspec.Raw]) for line in lines]
         if rows:
             self._check_columns(sorted(set[str]().union(*rows)))
@@ -125,13 +131,12 @@ class TranslateObjects(Translate):
             msgspec.json.encode({**row, self.to: text})
             for row, text in zip(rows, texts, strict=True)
         ]
-        return pa.table({LINE: pa.array(done, pa.large_binary())})
+        return pa.table({LINE_COLUMN: pa.array(done, pa.large_binary())})
 
 
 class LineSink(BlockBasedFileDatasink):  # type: ignore[misc]
-    """Writes blocks of rows to files of Ray Data: of each row the bytes in its column LINE, as a
-    line."""
+    """Writes blocks of rows to files of Ray Data: the bytes in LINE_COLUMN, as lines."""
 
     def write_block_to_file(self, block: Any, file: Any) -> None:
         """Write a block to an open file; called by Ray Data."""
-        file.write(b"".join(line + b"\n" for line in block.to_arrow()[LINE].to_pylist()))
+        file.write(b"".join(line + b"\n" for line in block.to_arrow()[LINE_COLUMN].to_pylist()))

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import SettingError
+from bytenmt.translation.translator import Translator
 from bytenmt.utf8 import repair
 
 LINE_ENDS = re.compile(rb"([\r\n]+)")
@@ -36,17 +36,20 @@ class Translate:
         threads: int | None = 1,
         **options: Any,
     ) -> None:
-        self.column, self.to = column, to
+        self.column = column
+        self.to = to
         self._translator = Translator.load(*runs, threads=threads, **options)
 
     def __call__(self, batch: Any) -> Any:
-        """Return an Arrow batch with the column `to` appended. Raises SettingError for wrong
-        columns."""
+        """Return an Arrow batch with the column `to` appended.
+
+        Raises SettingError for wrong columns.
+        """
         import pyarrow as pa
 
         if isinstance(batch, dict):
             raise SettingError(
-                'the batches are no Arrow tables: give map_batches batch_format="pyarrow"'
+                'the batches are not Arrow tables: give map_batches batch_format="pyarrow"'
             )
         self._check_columns(batch.schema.names)
         values = batch.column(self.column)
@@ -56,26 +59,29 @@ class Translate:
             texts = values.cast(pa.large_binary()).to_pylist()
         except pa.ArrowNotImplementedError:
             raise SettingError(
-                f"the column {self.column} is of type {values.type}, not of texts"
+                f"the column {self.column} has the type {values.type}: expected texts"
             ) from None
         return batch.append_column(self.to, pa.array(self.translate(texts), pa.string()))
 
     def _check_columns(self, names: Collection[str]) -> None:
         if self.column not in names or self.to in names:
             found = f"the columns are {', '.join(names)}"
-            raise SettingError(f"{found}: expected a column {self.column}, and no {self.to} yet")
+            raise SettingError(f"{found}: expected a column {self.column} and none named {self.to}")
 
     def translate(self, texts: Sequence[bytes | None]) -> list[str | None]:
-        """Return the translation of each text, line by line; None for None. Invalid UTF-8 becomes
-        U+FFFD."""
+        """Return the translation of each text, line by line; None for None.
+
+        Invalid UTF-8 becomes U+FFFD.
+        """
         rows = [None if text is None else LINE_ENDS.split(repair(text)) for text in texts]
         lines = [line for row in rows if row is not None for line in row[::2]]
         results = iter(self._translator.translate_lines(lines))
-        return [
-            None
-            if row is None
-            else b"".join(
-                part if k % 2 else next(results).best.text for k, part in enumerate(row)
-            ).decode()
-            for row in rows
-        ]
+        translations: list[str | None] = []
+        for row in rows:
+            if row is None:
+                translations.append(None)
+                continue
+            parts = list(row)  # lines, and the line ends between them
+            parts[::2] = [next(results).best.text for _ in row[::2]]
+            translations.append(b"".join(parts).decode())
+        return translations

@@ -11,15 +11,14 @@ from multiprocessing import active_children, get_context, parent_process
 from threading import Thread
 from typing import Any
 
-from bytenmt.decoding.line_batch import TranslationResult
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
+from bytenmt.translation.line_batch import TranslationResult
+from bytenmt.translation.translator import Translator
 
 PARTS_PER_PROCESS = 4  # into which lines are cut, so that no process waits long for the last one
 
-_loads: list[
-    Callable[[], Translator]
-] = []  # of a worker process: one, which loads at the first call
+# Of a worker process: one function, which loads the translator at the first call.
+_loads: list[Callable[[], Translator]] = []
 
 
 class Workers:
@@ -29,18 +28,17 @@ class Workers:
     """
 
     def __init__(self, n: int, load: Callable[[], Translator]) -> None:
-        self._n, self._other_children = n, set(active_children())
-        os.environ["PYTHONSAFEPATH"] = (
-            "1"  # children import nothing from the folder that they begin in
-        )
+        self._n = n
+        self._other_children = set(active_children())
+        os.environ["PYTHONSAFEPATH"] = "1"  # children import nothing from the current folder
         # Spawned: a process with threads must not fork.
         self._pool = ProcessPoolExecutor(n, get_context("spawn"), _initialize, (load,))
 
     def translate(self, lines: Sequence[bytes], first: int) -> list[TranslationResult]:
-        """Translate lines as Translator.translate_lines does. first: number of the first line, from
-        0.
+        """Translate lines as Translator.translate_lines does.
 
-        Raises what load has raised, and BytenmtError if a process has died.
+        first: number of the first line, from 0. Raises what load has raised, and BytenmtError if a
+        process has died.
         """
         size = -(-len(lines) // (self._n * PARTS_PER_PROCESS)) or 1
         begins = range(0, len(lines), size)
@@ -52,15 +50,16 @@ class Workers:
             return [result for results in results_of_parts for result in results]
         except BrokenExecutor:
             raise BytenmtError(
-                "a process of --workers died: if memory ran out, give fewer"
+                "a worker process died: if memory ran out, use fewer --workers"
             ) from None
 
     def __enter__(self) -> Workers:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
-        for process in set(active_children()) - self._other_children if kind else ():
-            process.kill()  # what they translate is no longer wanted
+        if kind is not None:  # what they translate is no longer wanted
+            for process in set(active_children()) - self._other_children:
+                process.kill()
         self._pool.shutdown(wait=kind is None, cancel_futures=True)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.interface import Hypothesis, Request, SearchOptions
 from bytenmt.decoding.search.state import DONE, FREE, SearchParams, SearchState
 from bytenmt.errors import BytenmtError
 from bytenmt.kernel_constants import N_SENTINELS
@@ -25,7 +25,7 @@ class Engine(ABC):
     sentence needs more room. params: the options, for compiled code.
     """
 
-    def __init__(self, options: Options, capacity: int, n_models: int = 0) -> None:
+    def __init__(self, options: SearchOptions, capacity: int, n_models: int = 0) -> None:
         """n_models: see SearchState.allocate."""
         self.capacity = capacity
         self.params = SearchParams.from_options(options)

@@ -8,34 +8,47 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+from bytenmt.decoding.engine_kinds import DEVICES, ENGINES
 from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.errors import BytenmtError, DeviceError
 
-PLACES = {"numba": ("cpu", "the CPU"), "cuda-graph": ("cuda", "a GPU")}  # of engines with only one
-DRIVERS = (
+DRIVERS = (  # devices of which one is there where a GPU is (dxg: under Windows)
     "/dev/nvidiactl",
     "/dev/dxg",
-)  # devices of which one is there where a GPU is (dxg: under Windows)
+)
 
 
-def select_engine(spec: EngineSpec) -> EngineSpec:
+def select_engine(spec: EngineSpec, runs_programs: bool = True) -> EngineSpec:
     """Return the spec with AUTO replaced by an engine and a device of this machine; precision stays
     as it is.
 
-    Raises DeviceError for a device that is not available, BytenmtError for settings that exclude
-    each other.
+    runs_programs: whether AUTO may be an engine that runs programs. Raises DeviceError for a device
+    that is not available, BytenmtError for settings that exclude each other.
     """
-    engine = spec.engine
-    place, words = PLACES.get(engine, (spec.device, ""))
-    if spec.device not in (AUTO, place):
-        raise BytenmtError(f"--engine {engine} runs on {words}: drop --device {spec.device}")
-    uses_gpu = place != "cpu" and has_gpu()
-    if place == "cuda" and not uses_gpu:
-        option = "--device cuda" if spec.device == place else f"--engine {engine}"
+    devices = tuple(DEVICES)
+    if spec.engine != AUTO:
+        devices = ENGINES[spec.engine].devices
+    if spec.device != AUTO:
+        if spec.device not in devices:
+            places = " or ".join(DEVICES[device] for device in devices)
+            raise BytenmtError(
+                f"--engine {spec.engine} runs on {places}: drop --device {spec.device}"
+            )
+        devices = (spec.device,)
+    device = "cuda" if "cuda" in devices and has_gpu() else "cpu"
+    if device not in devices:
+        option = "--device cuda" if spec.device == "cuda" else f"--engine {spec.engine}"
         raise DeviceError(f"{option}: no GPU is available here; use auto")
-    if engine == AUTO:
-        engine = "cuda-graph" if uses_gpu else "numba"
-    return replace(spec, engine=engine, device="cuda" if uses_gpu else "cpu")
+    engine = _fastest_engine(device, runs_programs) if spec.engine == AUTO else spec.engine
+    return replace(spec, engine=engine, device=device)
+
+
+def _fastest_engine(device: str, runs_programs: bool) -> str:
+    """Return the fastest engine on a device. runs_programs: whether it may run programs."""
+    kinds = [kind for kind in ENGINES.values() if device in kind.devices]
+    if not runs_programs:
+        kinds = [kind for kind in kinds if not kind.runs_programs]
+    return kinds[-1].name
 
 
 def n_cores() -> int:
@@ -60,15 +73,9 @@ def has_gpu() -> bool:
 def precision_of(stored: str, spec: EngineSpec) -> str:
     """Return the precision in which an engine computes: "fp32", "bf16" or "int8".
 
-    stored: that of the matrices in the weights file, which decides for numba if spec.precision is
-    AUTO.
-    spec: its engine is not AUTO.
+    stored: that of the matrices in the weights file, which decides for some engines if
+    spec.precision is AUTO. spec: its engine is not AUTO.
     """
     if spec.precision != AUTO:
         return spec.precision
-    by_engine = {
-        "numba": "int8" if stored == "int8" else "fp32",
-        "cuda-graph": "bf16",
-        "torch": "fp32",
-    }
-    return by_engine[spec.engine]
+    return ENGINES[spec.engine].precision(stored)

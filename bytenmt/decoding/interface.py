@@ -1,16 +1,41 @@
 """The interface of engines: their choice, the options of a search, requests and hypotheses.
 
-Imports nothing heavy.
+The options of the commands, the keyword arguments of the Python API and the options of the server
+are made from the fields of SearchOptions and EngineSpec, and from those of LineSettings and
+KeepSettings in translation/settings.py: a field has its type, bounds, default and help in one
+place. To add a setting, add its field and read it where it has an effect. `group` says which
+commands have it: "search" all commands that translate and the server, "sampling" all commands that
+sample, "output" only `translate`. The server names fields of KeepSettings and EngineSpec itself
+(cli/serve.py, serve/loading.py). Imports nothing heavy.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Generic, NamedTuple, TypeVar
 
-from bytenmt.decoding.setting_table import AUTO as AUTO
-from bytenmt.decoding.setting_table import EngineSpec as EngineSpec
-from bytenmt.decoding.setting_table import Options as Options
+from msgspec import Meta
+
+from bytenmt.config.fields import (
+    Beam,
+    Count,
+    LengthPenalty,
+    Seed,
+    Threads,
+    check_values,
+    option,
+    options_of,
+)
+from bytenmt.decoding.engine_kinds import (
+    DEVICES,
+    ENGINES,
+    PRECISIONS,
+    engine_help,
+    precision_help,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault  # as of Python 3.13
@@ -18,6 +43,105 @@ if TYPE_CHECKING:
     TextT = TypeVarWithDefault("TextT", bytes, str, default=bytes)
 else:
     TextT = TypeVar("TextT")
+
+AUTO = "auto"
+SEARCH_HEADING = "Search"  # headings of --help
+SPEED = "Speed and memory"
+
+search_option = partial(option, group="search", heading=SEARCH_HEADING)
+sampling_option = partial(option, group="sampling", heading="Sampling")
+engine_option = partial(option, heading=SPEED)
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """Options of the search, which Settings.from_dict checks; its fields hold the help of the
+    commands' options. Commands set the last one themselves."""
+
+    beam: Beam = search_option(
+        1,
+        "Beam size; 1 is greedy search (default: 4 for models that were trained with sentinels, otherwise 1)."
+        " With --sample, the number of samples per line (default: 1).",
+        *("-b", "--beam-size", "--beam"),
+    )
+    n_best: Beam = search_option(
+        1, "Number of translations printed per line, at most --beam-size.", group="output"
+    )
+    length_penalty: LengthPenalty = search_option(
+        1.0,
+        "Exponent A of the length penalty: hypotheses are ranked by log-probability / (bytes + 1)**A. Needs"
+        " beam search (default: the value tuned for the model, otherwise 1).",
+        *("--length-penalty", "--lenpen"),
+    )
+    no_repeat_ngram_size: Count = search_option(
+        0,
+        "Forbid repeated n-grams of N characters within a translation, unless nothing else is possible; 0"
+        " allows them (default: the value tuned for the model, otherwise 0).",
+        metavar="N",
+    )
+    sample: bool = sampling_option(
+        False,
+        "Sample translations instead of searching; --beam-size is then the number of samples.",
+    )
+    temperature: Annotated[float, Meta(ge=0.001, le=1000.0)] = sampling_option(
+        1.0, "Sampling temperature; values below 1 favour likely bytes."
+    )
+    top_k: Annotated[int, Meta(ge=0, le=256)] = sampling_option(
+        0, "Sample from the K most likely bytes only; 0 is no limit."
+    )
+    top_p: Annotated[float, Meta(gt=0.0, le=1.0)] = sampling_option(
+        1.0, "Nucleus sampling: sample from the fewest bytes whose probabilities sum to P."
+    )
+    # A random number depends on it, the line's number, the sample's number and the byte's position
+    # alone.
+    seed: Seed = sampling_option(0, "Random seed of sampling; the same seed gives the same text.")
+    endless: bool = (
+        False  # the output is a text, not a line: line ends are allowed, only its limit ends it
+    )
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """The engine, device, precision and threads that decode; load_runs replaces AUTO by what suits
+    best.
+
+    precision stays AUTO where the weights files decide, threads None where the engine does.
+    reverse: a run folder or weights file of the opposite direction, whose model reranks hypotheses.
+    Raises SettingError for a value that is not a choice.
+    """
+
+    engine: str = engine_option(AUTO, engine_help(), choices=(AUTO, *ENGINES))
+    device: str = engine_option(
+        AUTO,
+        "Device to run on; auto is the GPU if there is one, otherwise the CPU.",
+        choices=(AUTO, *DEVICES),
+    )
+    precision: str = engine_option(AUTO, precision_help(), choices=(AUTO, *PRECISIONS))
+    threads: Threads | None = engine_option(
+        None, "Number of CPU threads (default: chosen by the number of cores)."
+    )
+    reverse: Path | None = engine_option(
+        None,
+        "A model of the opposite direction, which ranks the hypotheses of a beam search, too: better"
+        " translations in two to three times the time. No effect without a beam.",
+        metavar="MODEL",
+        heading=SEARCH_HEADING,
+    )
+
+    def __post_init__(self) -> None:
+        check_values(
+            {name: value for name, value in vars(self).items() if name != "reverse"}, ENGINE
+        )
+
+
+SEARCH = options_of(SearchOptions)
+# Options without effect where `sample` is false.
+SAMPLING = {
+    name: option
+    for name, option in SEARCH.items()
+    if option.group == "sampling" and name != "sample"
+}
+ENGINE = options_of(EngineSpec)
 
 
 class Request(NamedTuple):
@@ -29,7 +153,7 @@ class Request(NamedTuple):
     them exactly once.
     limit: maximum length of the output in bytes, EOS not counted.
     prefix: valid UTF-8 that the output must begin with, at most `limit` bytes. It may contain
-    sentinels of the source, and line ends if Options.endless; its log-probability is part of the
+    sentinels of the source, and line ends if SearchOptions.endless; its log-probability is part of the
     hypothesis'.
     number: identifies the text for sampling: the random numbers depend on it, not on the batch.
     pairs: pairs of sentinel numbers, from 0 (an opening and its closing tag); the first of a pair

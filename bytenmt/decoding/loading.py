@@ -5,22 +5,21 @@ PyTorch is imported only for the engines that need it: nothing here imports it f
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from bytenmt.architectures.section import ModelSection
-from bytenmt.checkpoints.weights import StoredWeights, read_run, restore_weights
-from bytenmt.config.facts import Facts, SearchDefaults
-from bytenmt.config.schema import Config, architecture
-from bytenmt.data.sentences import UNKNOWN_LANGUAGE, languages_of_files
+from bytenmt.architectures.section import architecture
+from bytenmt.checkpoints.facts import Facts, SearchDefaults
+from bytenmt.checkpoints.weights import StoredWeights, read_run
+from bytenmt.config.schema import Config
+from bytenmt.decoding.engine_kinds import ENGINES
 from bytenmt.decoding.engine_selection import n_cores, precision_of, select_engine
-from bytenmt.decoding.interface import AUTO, EngineSpec, Options
-from bytenmt.decoding.reading import Reader
-from bytenmt.decoding.setting_table import ALWAYS
+from bytenmt.decoding.interface import AUTO, EngineSpec, SearchOptions
+from bytenmt.decoding.scorer import Scorer
 from bytenmt.errors import BytenmtError, SettingError
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.utf8 import LONGEST_CHARACTER
@@ -32,14 +31,16 @@ if TYPE_CHECKING:
     from bytenmt.decoding.engine import Engine
 
 MAX_THREADS = 2  # of the numba engine by default: more than that wait for the memory
-FEW_MULTI_SENTENCE_LINES = 0.05  # share of the training lines up to which "auto" splits lines
-
 
 M = TypeVar("M")  # a model as an engine takes it: packed, or a module
-# The first three fields of Runtime: make_engine, make_reader, make_attention_readers.
-RuntimeFunctions = tuple[
-    Callable[[Options, int], "Engine"], Callable[[], Reader], Callable[[], list[Reader]]
-]
+
+
+class EngineFunctions(NamedTuple):
+    """The functions that make engines and scorers of loaded models, as fields of Runtime."""
+
+    make_engine: Callable[[SearchOptions, int], Engine]
+    make_scorer: Callable[[], Scorer]
+    make_attention_scorers: Callable[[], list[Scorer]]
 
 
 class LoadedRun(NamedTuple):
@@ -58,24 +59,24 @@ class LoadedRun(NamedTuple):
 
 @dataclass(frozen=True)
 class Runtime:
-    """Loaded models with functions that make engines (to decode) and readers (to score fixed texts)
+    """Loaded models with functions that make engines (to decode) and scorers (to score fixed texts)
     of them.
 
     Several models form an ensemble. `load_runs` and `runtime_from_models` return it.
     """
 
     make_engine: Callable[
-        [Options, int], Engine
+        [SearchOptions, int], Engine
     ]  # (options, most sentences side by side) -> an engine
-    make_reader: Callable[[], Reader]  # which scores in fp32 unless another precision was asked for
-    make_attention_readers: Callable[[], list[Reader]]  # one of each model that has attention
+    make_scorer: Callable[[], Scorer]  # which scores in fp32 unless another precision was asked for
+    make_attention_scorers: Callable[[], list[Scorer]]  # one of each model that has attention
     has_source: bool = True  # whether the runs are translation models, not language models
     max_source_bytes: int = 1000  # the longest line that all of them saw in training
     runs: Sequence[LoadedRun] = ()  # that were loaded; empty for models in memory
     spec: EngineSpec = EngineSpec(
         "torch", "cpu"
     )  # the engine in use; only its precision may still be AUTO
-    reverse: Reader | None = (
+    reverse: Scorer | None = (
         None  # of the opposite direction, to rerank hypotheses; None: no reranking
     )
 
@@ -88,28 +89,6 @@ class Runtime:
     def has_sentinels(self) -> bool:
         """True if all runs were trained with sentinels, so that they can keep spans."""
         return bool(self.runs) and all(run.config.data.sentinels > 0 for run in self.runs)
-
-    def sentence_languages(self, split_sentences: str) -> Sequence[str]:
-        """Return codes of the languages by whose rules source lines are split into sentences; () if
-        lines are not split.
-
-        split_sentences: "always", "never" or "auto": split if the runs were trained on single
-        sentences.
-        """
-        facts = [run.facts for run in self.runs]
-        is_split = split_sentences == ALWAYS
-        if split_sentences == AUTO and facts:
-            shares = [fact.multi_sentence_share for fact in facts]
-            is_split = all(
-                share is not None and share <= FEW_MULTI_SENTENCE_LINES for share in shares
-            )
-        if not is_split:
-            return ()
-        return (
-            languages_of_files(corpus.src or "" for corpus in facts[0].corpora)
-            if facts
-            else UNKNOWN_LANGUAGE
-        )
 
     @property
     def search_defaults(self) -> SearchDefaults | None:
@@ -144,8 +123,8 @@ def load_runs(
             )
     limit = max(LONGEST_CHARACTER, min(run.config.data.max_source_bytes for run in runs))
     chosen = _usable_engine(spec, runs, reporter)
-    load = _load_numba if chosen.engine == "numba" else _load_pytorch
-    calls = load(read, chosen, reporter)
+    module, _, function = ENGINES[chosen.engine].loader.partition(":")
+    functions: EngineFunctions = getattr(import_module(module), function)(read, chosen, reporter)
     reverse = None
     if spec.reverse is not None:
         opposite = load_runs([spec.reverse], replace(spec, reverse=None), reporter)
@@ -154,9 +133,9 @@ def load_runs(
             raise BytenmtError(
                 f"{named} is a language model: --reverse ranks translations by their sources"
             )
-        reverse = opposite.make_reader()
+        reverse = opposite.make_scorer()
     return Runtime(
-        *calls,
+        *functions,
         has_source=has_source,
         max_source_bytes=limit,
         runs=runs,
@@ -168,7 +147,7 @@ def load_runs(
 def _usable_engine(spec: EngineSpec, runs: Sequence[LoadedRun], reporter: Reporter) -> EngineSpec:
     """Return the engine that decodes the runs: the one named, or one that suits the machine.
 
-    Where no engine was named and the numba engine has no program for a run, PyTorch decodes.
+    Where no engine was named and the engine has no program for a run, one in PyTorch decodes.
     """
     from bytenmt.architectures.registry import has_program
 
@@ -176,16 +155,20 @@ def _usable_engine(spec: EngineSpec, runs: Sequence[LoadedRun], reporter: Report
     unknown = sorted(
         {architecture(run.config.model) for run in runs if not has_program(run.config.model)}
     )
-    if chosen.engine == "numba" and unknown:
-        why = f"the numba engine has no program for {' and '.join(unknown)}"
+    if unknown and ENGINES[chosen.engine].runs_programs:
+        why = f"the {chosen.engine} engine has no program for {' and '.join(unknown)}"
+        other = select_engine(replace(spec, engine=AUTO), runs_programs=False)
         if spec.engine != AUTO:
-            raise BytenmtError(f"--engine {spec.engine}: {why}: use --engine torch, or auto")
-        chosen = select_engine(replace(spec, engine="torch"))
-        reporter.say(f"bytenmt: decoding with --engine torch: {why}")
-    missing, other = ("bf16", "int8") if chosen.engine == "numba" else ("int8", "bf16")
-    if spec.precision == missing:
+            raise BytenmtError(
+                f"--engine {spec.engine}: {why}: use --engine {other.engine}, or auto"
+            )
+        chosen = other
+        reporter.say(f"bytenmt: decoding with --engine {chosen.engine}: {why}")
+    precisions = ENGINES[chosen.engine].precisions
+    if spec.precision not in (AUTO, *precisions):
         raise BytenmtError(
-            f"--engine {chosen.engine} has no {missing}: use --precision fp32 or {other}"
+            f"--engine {chosen.engine} has no {spec.precision}:"
+            f" use --precision {' or '.join(precisions)}"
         )
     return chosen
 
@@ -198,14 +181,14 @@ def runtime_from_models(
     models: in evaluation mode on `device`; else ValueError is raised. Several form an ensemble.
     """
     from bytenmt.decoding.pytorch.engine import TorchEngine
-    from bytenmt.decoding.pytorch.reader import TorchReader
+    from bytenmt.decoding.pytorch.scorer import TorchScorer
 
     if any(model.training for model in models):
         raise ValueError("a model is in training mode: call its eval() first")
     return Runtime(
         partial(TorchEngine, models, device=device),
-        lambda: TorchReader(models, device),
-        lambda: [TorchReader([model], device) for model in models],
+        lambda: TorchScorer(models, device),
+        lambda: [TorchScorer([model], device) for model in models],
         has_source=has_source,
         spec=EngineSpec("torch", device.type),
     )
@@ -213,112 +196,35 @@ def runtime_from_models(
 
 def n_threads(spec: EngineSpec) -> int:
     """Return how many CPU threads the engine of a Runtime's spec uses, once its runs are loaded."""
-    if spec.engine == "numba":
+    if ENGINES[spec.engine].runs_programs:
         return spec.threads or min(MAX_THREADS, n_cores())
     import torch
 
     return torch.get_num_threads()
 
 
-def _load_numba(
-    stored: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter
-) -> RuntimeFunctions:
-    """Load models for the numba engine, each in its file's precision unless spec has another.
-
-    stored: file and contents of each model. The kernels are compiled first if this machine has not
-    done it.
-    """
-    from bytenmt.decoding.cpu.compilation import compile_kernels
-    from bytenmt.decoding.cpu.engine import NumbaEngine
-    from bytenmt.decoding.cpu.packing import PackedModel, pack_model
-    from bytenmt.decoding.cpu.reader import CpuReader
-
-    def pack(number: int, precision: str) -> PackedModel:
-        contents = stored[number][1]
-        return pack_model(restore_weights(contents.arrays), contents.config.model, precision)
-
-    compile_kernels(reporter)
-    if "torch" in sys.modules:
-        _check_programs(stored)
-    threads = n_threads(spec)
-    make_engine, make_reader = (
-        partial(NumbaEngine, threads=threads),
-        partial(CpuReader, threads=threads),
-    )
-    return _runtime_functions(stored, spec, pack, make_engine, make_reader)
-
-
-_CHECKED = set[ModelSection]()  # the models that _check_programs has compared in this process
-
-
-def _check_programs(stored: Sequence[tuple[Path, StoredWeights]]) -> None:
-    """Compare each model's program with its module, once a process. Raises BytenmtError if they
-    differ.
-
-    Where PyTorch would have to be imported for it, nothing is compared: the training has done it.
-    """
-    from bytenmt.checkpoints.checkpoint import build_from_weights
-    from bytenmt.decoding.program_check import check_program
-
-    for file, contents in stored:
-        if contents.config.model not in _CHECKED:
-            check_program(build_from_weights(contents, file), contents.config.model)
-            _CHECKED.add(contents.config.model)
-
-
-def _load_pytorch(
-    stored: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter
-) -> RuntimeFunctions:
-    """Load models on their device: for a CUDA graph in bf16 by default, for plain PyTorch in fp32.
-
-    stored: file and contents of each model.
-    """
-    import torch
-
-    from bytenmt.checkpoints.checkpoint import build_from_weights
-    from bytenmt.decoding.cpu.compilation import compile_search
-    from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
-    from bytenmt.decoding.pytorch.engine import TorchEngine
-    from bytenmt.decoding.pytorch.reader import TorchReader
-
-    if spec.threads is not None:
-        torch.set_num_threads(spec.threads)
-    device = torch.device(spec.device)
-
-    def build_model(number: int, precision: str) -> Model[Any, Any]:
-        file, contents = stored[number]
-        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        return build_from_weights(contents, file).to(device, dtype).eval()
-
-    def make_engine(models: Sequence[Model[Any, Any]], options: Options, capacity: int) -> Engine:
-        compile_search(reporter)
-        kind = TorchEngine if spec.engine == "torch" else CudaGraphEngine
-        return kind(models, options, capacity, device)
-
-    return _runtime_functions(
-        stored, spec, build_model, make_engine, partial(TorchReader, device=device)
-    )
-
-
-def _runtime_functions(
+def engine_functions(
     stored: Sequence[tuple[Path, StoredWeights]],
     spec: EngineSpec,
     build: Callable[[int, str], M],
-    make_engine: Callable[[Sequence[M], Options, int], Engine],
-    make_reader: Callable[[Sequence[M]], Reader],
-) -> RuntimeFunctions:
-    """Return the functions of a Runtime. build: returns the model of a number, from 0, in a
-    precision."""
+    make_engine: Callable[[Sequence[M], SearchOptions, int], Engine],
+    make_scorer: Callable[[Sequence[M]], Scorer],
+) -> EngineFunctions:
+    """Return the functions of a Runtime; a model that several of them need is built once.
+
+    stored: file and contents of each model. build: returns the model of a number, from 0, in a
+    precision.
+    """
     build = cache(build)
     exact = "fp32" if spec.precision == AUTO else spec.precision
-    attentive = [
-        number for number, (_, contents) in enumerate(stored) if contents.config.model.has_attention
-    ]
+    numbers = range(len(stored))
+    attentive = [number for number in numbers if stored[number][1].config.model.has_attention]
     models = [
-        build(i, precision_of(weights.precision, spec)) for i, (_, weights) in enumerate(stored)
+        build(number, precision_of(weights.precision, spec))
+        for number, (_, weights) in enumerate(stored)
     ]
-    return (
+    return EngineFunctions(
         partial(make_engine, models),
-        lambda: make_reader([build(number, exact) for number in range(len(stored))]),
-        lambda: [make_reader([build(number, exact)]) for number in attentive],
+        lambda: make_scorer([build(number, exact) for number in numbers]),
+        lambda: [make_scorer([build(number, exact)]) for number in attentive],
     )

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from bytenmt.architectures import parameters
 from bytenmt.architectures.presets import PRESETS
+from bytenmt.architectures.section import architecture
+from bytenmt.checkpoints.facts import Facts
 from bytenmt.checkpoints.weights import is_weights_file, read_config, read_run, resolve_path
-from bytenmt.config.facts import Facts
-from bytenmt.config.schema import Config, architecture, config_toml, load_config
+from bytenmt.config.schema import Config, config_toml, load_config
 from bytenmt.errors import BytenmtError
 
 SOURCE_BYTES = 100  # of the source for which the cost of a step is given

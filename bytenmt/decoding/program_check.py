@@ -19,9 +19,9 @@ from bytenmt.architectures.section import ModelSection, architecture
 from bytenmt.checkpoints.checkpoint import model_tensors
 from bytenmt.decoding.cpu.compilation import compile_kernels
 from bytenmt.decoding.cpu.packing import pack_model
-from bytenmt.decoding.cpu.reader import CpuReader
-from bytenmt.decoding.pytorch.reader import TorchReader
-from bytenmt.decoding.reading import Reader
+from bytenmt.decoding.cpu.scorer import CpuScorer
+from bytenmt.decoding.pytorch.scorer import TorchScorer
+from bytenmt.decoding.scorer import Scorer
 from bytenmt.errors import BytenmtError
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.utf8 import EOS
@@ -56,8 +56,8 @@ def check_program(
         config,
         "fp32",
     )
-    ours = _log_probabilities(TorchReader([module], CPU), config)
-    programs = _log_probabilities(CpuReader([packed]), config)
+    ours = _log_probabilities(TorchScorer([module], CPU), config)
+    programs = _log_probabilities(CpuScorer([packed]), config)
     differs = np.abs(ours - programs) > TOLERANCE * np.maximum(1, np.abs(ours))
     if np.isfinite(ours).all() and (differs | ~np.isfinite(programs)).any():
         worst = np.abs(ours - programs).argmax()
@@ -79,9 +79,9 @@ def _noisy_copy(model: Model[Any, Any]) -> Model[Any, Any]:
     return copy
 
 
-def _log_probabilities(reader: Reader, config: ModelSection) -> npt.NDArray[np.float64]:
-    """Return the log-probability of each byte of TEXTS under a reader."""
+def _log_probabilities(scorer: Scorer, config: ModelSection) -> npt.NDArray[np.float64]:
+    """Return the log-probability of each byte of TEXTS under a scorer."""
     sources = None
     if config.source:
         sources = SOURCES
-    return np.concatenate([reading.log_p for reading in reader.score_texts(sources, TEXTS)])
+    return np.concatenate([scores.log_p for scores in scorer.score_texts(sources, TEXTS)])

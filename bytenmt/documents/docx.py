@@ -1,10 +1,9 @@
-"""Word documents (.docx): a unit for each paragraph of the text, tables, headers, footers and
-notes.
+"""Word documents (.docx): a unit for each paragraph of text, tables, headers, footers and notes.
 
 A document is a ZIP archive of XML parts (ECMA-376). The runs of a paragraph are joined: text of the
 paragraph's most frequent format is plain, a run with another format and a hyperlink are pairs of
-codes, and what is no text (a picture, a field, a reference to a note) is one code. Only the runs of
-translated paragraphs are replaced.
+codes, and what is not text (a picture, a field, a reference to a note) is one code. Only the runs
+of translated paragraphs are replaced.
 """
 
 from __future__ import annotations
@@ -28,12 +27,8 @@ MAX_UNPACKED = 1 << 28  # bytes of all members
 CONTAINERS = frozenset(("hyperlink", "ins", "moveTo", "smartTag"))  # of runs
 WITHOUT_MEANING = frozenset(("proofErr", "lastRenderedPageBreak"))  # what Word finds out again
 UNSEEN = frozenset(("noProof", "lang"))  # properties of a run that nobody sees
-CHARACTERS = {
-    "tab": "\t",
-    "cr": "\n",
-    "br": "\n",
-    "noBreakHyphen": "\u2011",
-}  # elements that are characters
+# Elements that are characters.
+CHARACTERS = {"tab": "\t", "cr": "\n", "br": "\n", "noBreakHyphen": "\u2011"}
 
 
 def read(data: bytes, _: ReadOptions) -> Document:
@@ -50,9 +45,7 @@ def read(data: bytes, _: ReadOptions) -> Document:
         raise DataError(
             "not a .docx file, or a damaged one, or one with a password: save it again"
         ) from None
-    trees = {
-        name: inline_xml.parse(data) for name, data in members.items() if PARTS.fullmatch(name)
-    }
+    trees = {name: inline_xml.parse(members[name]) for name in members if PARTS.fullmatch(name)}
     if not trees:
         raise DataError("an archive without a Word document")
 
@@ -60,8 +53,10 @@ def read(data: bytes, _: ReadOptions) -> Document:
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w") as archive:
             for info in infos:
-                tree, member = trees.get(info.filename), members[info.filename]
-                archive.writestr(info, member if tree is None else inline_xml.dump(tree, member))
+                member = members[info.filename]
+                if info.filename in trees:
+                    member = inline_xml.dump(trees[info.filename], member)
+                archive.writestr(info, member)
         return out.getvalue()
 
     units = [
@@ -91,13 +86,13 @@ def _paragraph_units(paragraph: Element, place: str) -> Iterator[Unit]:
 
 def _unit(group: Sequence[Sequence[Element]], place: str) -> Unit:
     """Return the unit of consecutive children of a paragraph."""
-    texts, elements = _texts(group), [element for item in group for element in item]
-    content = InlineContent(
-        texts.text, texts, lambda node: Tag("<code>") if node.tag == "code" else None
-    )
+    texts = _texts(group)
+    elements = [element for item in group for element in item]
+    content = InlineContent(texts.text, texts, _as_code)
 
     def write(parts: CodedText, _: bool) -> None:
-        parent, made = elements[0].getparent(), content.build(parts)
+        parent = elements[0].getparent()
+        made = content.build(parts)
         index = parent.index(elements[0])
         prefix = next(run for element in elements for run in element.iter("{*}r")).tag[: -len("r")]
         parent[index : index + len(elements)] = list(_runs(made, texts.get("format"), prefix))
@@ -105,17 +100,24 @@ def _unit(group: Sequence[Sequence[Element]], place: str) -> Unit:
     return Unit(content.source, write, place)
 
 
+def _as_code(node: Element) -> Tag | None:
+    return Tag("<code>") if node.tag == "code" else None
+
+
 def _join_fields(group: Sequence[Element]) -> list[list[Element]]:
     """Return the children of a paragraph, those of a field, from its begin to its end, together."""
-    groups, depth = list[list[Element]](), 0
+    groups = list[list[Element]]()
+    depth = 0
     for node in group:
-        groups += [] if depth else [[]]
+        if depth == 0:
+            groups.append([])
         groups[-1].append(node)
         for mark in node.iter("{*}fldChar"):
-            kind = next(
-                (value for name, value in mark.attrib.items() if name.endswith("fldCharType")), ""
-            )
-            depth = max(0, depth + {"begin": 1, "end": -1}.get(kind, 0))
+            kinds = [value for name, value in mark.attrib.items() if name.endswith("fldCharType")]
+            if kinds == ["begin"]:
+                depth += 1
+            elif kinds == ["end"]:
+                depth = max(0, depth - 1)
     return groups
 
 
@@ -126,17 +128,25 @@ def _has_text(node: Element) -> bool:
 
 
 def _text_of(run: Element) -> str:
-    """Return the text of a run; a hidden one, as an entry of an index, has none."""
-    is_hidden = local_name(run) != "r" or child(child(run, "rPr"), "vanish") is not None
-    return "" if is_hidden else "".join(filter(None, map(_character, run)))
+    """Return the text of a run; a hidden one, such as an entry of an index, has none."""
+    if local_name(run) != "r" or _is_hidden(run):
+        return ""
+    return "".join(filter(None, map(_character, run)))
+
+
+def _is_hidden(run: Element) -> bool:
+    return child(child(run, "rPr"), "vanish") is not None
 
 
 def _character(element: Element) -> str | None:
-    """Return the text of a child of a run, None if it is none."""
-    name, text = local_name(element), element.text or ""
+    """Return the text of a child of a run, None if it is not text."""
+    name = local_name(element)
     if name == "t":
-        return str(text if element.get(SPACE) == "preserve" else text.strip(" \t\r\n"))
-    return CHARACTERS[name] if name in CHARACTERS and not element.attrib else None
+        text = str(element.text or "")
+        return text if element.get(SPACE) == "preserve" else text.strip(" \t\r\n")
+    if element.attrib:
+        return None
+    return CHARACTERS.get(name)
 
 
 def _format(run: Element) -> str:
@@ -146,37 +156,33 @@ def _format(run: Element) -> str:
         return ""
     visible = deepcopy(properties)
     visible[:] = [element for element in visible if local_name(element) not in UNSEEN]
-    return etree.tostring(visible, encoding="unicode", with_tail=False) if len(visible) else ""
+    if not len(visible):
+        return ""
+    return str(etree.tostring(visible, encoding="unicode", with_tail=False))
 
 
 def _texts(group: Sequence[Sequence[Element]]) -> Element:
-    """Return children of a paragraph as an element of texts: runs of the most frequent format are
-    its text.
+    """Return children of a paragraph as an element of texts, with the most frequent format.
 
-    Its children are <run> for other formats, containers, and <code> around what is no text. The
-    format of the runs in an element is its attribute.
+    Runs of this format are its text. Its children are <run> for other formats, containers, and
+    <code> around what is not text. The format of the runs in an element is its attribute.
     """
-    lengths = Counter[str]()
+    base = _base_format(group)
+    content = etree.Element("content", format=base)
+    top = content
     for elements in group:
-        lengths[_format(elements[0])] += len(_text_of(elements[0])) if len(elements) == 1 else 0
-    base = max(lengths, key=lengths.__getitem__)
-    content = top = etree.Element("content", format=base)
-    for elements in group:
-        element, name = elements[0], local_name(elements[0])
+        element = elements[0]
+        name = local_name(element)
         is_single = len(elements) == 1
         if is_single and _text_of(element) and _format(element) != top.get("format"):
-            is_base = _format(element) == base
-            top = content if is_base else etree.SubElement(content, "run", format=_format(element))
-        if is_single and name == "r" and child(child(element, "rPr"), "vanish") is None:
-            for piece in element:
-                if (text := _character(piece)) is not None:
-                    inline_xml.append_text(top, text)
-                elif local_name(piece) != "rPr" and local_name(piece) not in WITHOUT_MEANING:
-                    kept = etree.SubElement(etree.SubElement(top, "code"), element.tag)
-                    parts = child(element, "rPr"), piece
-                    kept.extend(deepcopy([part for part in parts if part is not None]))
+            top = content
+            if _format(element) != base:
+                top = etree.SubElement(content, "run", format=_format(element))
+        if is_single and name == "r" and not _is_hidden(element):
+            _append_run(top, element)
         elif is_single and name in CONTAINERS and _has_text(element):
-            top, inside = content, _texts(_join_fields(element))
+            top = content
+            inside = _texts(_join_fields(element))
             container = etree.SubElement(
                 content, element.tag, element.attrib, format=inside.get("format")
             )
@@ -186,9 +192,33 @@ def _texts(group: Sequence[Sequence[Element]]) -> Element:
     return content
 
 
+def _base_format(group: Sequence[Sequence[Element]]) -> str:
+    """Return the format of most characters."""
+    lengths = Counter[str]()
+    for elements in group:
+        text = _text_of(elements[0]) if len(elements) == 1 else ""
+        lengths[_format(elements[0])] += len(text)
+    return max(lengths, key=lengths.__getitem__)
+
+
+def _append_run(top: Element, run: Element) -> None:
+    """Append the texts of a run to an element of texts, and <code> for its other children."""
+    properties = child(run, "rPr")
+    for piece in run:
+        if (text := _character(piece)) is not None:
+            inline_xml.append_text(top, text)
+        elif local_name(piece) != "rPr" and local_name(piece) not in WITHOUT_MEANING:
+            kept = etree.SubElement(etree.SubElement(top, "code"), run.tag)
+            if properties is not None:
+                kept.append(deepcopy(properties))
+            kept.append(deepcopy(piece))
+
+
 def _runs(content: Element, properties: str, prefix: str) -> Iterator[Element]:
-    """Yield the runs of an element of texts; the inverse of `_texts`. prefix: of the names of
-    elements."""
+    """Yield the runs of an element of texts; the inverse of `_texts`.
+
+    prefix: that of the names of elements.
+    """
     yield from _text_run(content.text, properties, prefix)
     for node in content:
         tail = node.tail
@@ -204,13 +234,16 @@ def _runs(content: Element, properties: str, prefix: str) -> Iterator[Element]:
 
 
 def _text_run(text: str | None, properties: str, prefix: str) -> Iterator[Element]:
+    """Yield the run of a text, none for an empty one."""
+    if not text:
+        return
     run = etree.Element(f"{prefix}r")
-    run.extend([etree.fromstring(properties)] if properties else [])
+    if properties:
+        run.append(etree.fromstring(properties))
     names = {character: name for name, character in CHARACTERS.items()}
-    for piece in re.split("([\t\n\u2011])", text or ""):
+    for piece in re.split("([\t\n\u2011])", text):
         if piece in names:
             etree.SubElement(run, prefix + names[piece])
         elif piece:
             inline_xml.append_text(etree.SubElement(run, f"{prefix}t", {SPACE: "preserve"}), piece)
-    if text:
-        yield run
+    yield run

@@ -7,61 +7,82 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from bytenmt.documents.unit import CodedText, Document, ReadOptions, primary, to_markup
 from bytenmt.errors import BytenmtError, DataError, missing_package
 
 UnitPair = tuple[CodedText, CodedText, str]  # source and translation of a unit, and its name
 
-# The reader, "module.function" of bytenmt.documents, and the suffixes of each format; see
-# docs/documents.md.
-FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "tmx": ("tmx.read", (".tmx",)),
-    "xliff": ("xliff.read", (".xlf", ".xliff", ".xlif")),
-    "po": ("po.read", (".po", ".pot")),
-    "srt": ("subtitles.read_srt", (".srt",)),
-    "vtt": ("subtitles.read_vtt", (".vtt",)),
-    "html": ("html.read", (".html", ".htm", ".xhtml")),
-    "markdown": ("markdown.read", (".md", ".markdown", ".mdown")),
-    "json": ("json_strings.read", (".json",)),
-    "arb": ("json_strings.read", (".arb",)),
-    "yaml": ("yaml.read", (".yaml", ".yml")),
-    "properties": ("strings.read_mozilla", (".properties",)),
-    "fluent": ("strings.read_mozilla", (".ftl",)),
-    "dtd": ("strings.read_mozilla", (".dtd",)),
-    "ini": ("strings.read_ini", (".ini",)),
-    "strings": ("strings.read_apple", (".strings",)),
-    "android": ("strings.read_mozilla", (".xml",)),
-    "docx": ("docx.read", (".docx", ".docm")),
-    "csv": ("plain.read_table", (".csv",)),
-    "tsv": ("plain.read_table", (".tsv", ".tab")),
-    "text": ("plain.read_text", (".txt", ".text")),
-}
+
+class Format(NamedTuple):
+    """A format of documents; a new one needs a reader, its record in FORMATS and a sample.
+
+    Readers are named, not imported: their libraries are optional.
+    """
+
+    # As --format and ReadOptions.format have it.
+    name: str
+    # "module.function" of bytenmt.documents; called with the file's bytes and ReadOptions.
+    reader: str
+    # Of its files, in lower case.
+    suffixes: tuple[str, ...]
+    # Whether a file holds translations beside their sources.
+    is_bilingual: bool = False
+    # Whether a file may have several languages, so that source and target must be given.
+    needs_pair: bool = False
+    # Whether the reader needs the column to translate.
+    needs_column: bool = False
+    # Whether a file without translations may declare the source language.
+    may_declare_source: bool = False
+    # "module.function" that reads pairs of texts as a stream, of a file larger than the memory.
+    pair_reader: str = ""
 
 
-def format_of(path: Path, advice: str = "give --format, one of") -> str:
-    """Return the format of a file (a key of FORMATS) by its suffix. Raises BytenmtError for unknown
-    ones."""
-    for name, (_, suffixes) in FORMATS.items():
-        if path.suffix.lower() in suffixes:
-            return name
+_ALL_FORMATS = (
+    Format(
+        "tmx", "tmx.read", (".tmx",), is_bilingual=True, needs_pair=True, pair_reader="tmx.pairs"
+    ),
+    Format("xliff", "xliff.read", (".xlf", ".xliff", ".xlif"), is_bilingual=True),
+    Format("po", "po.read", (".po", ".pot"), is_bilingual=True, may_declare_source=True),
+    Format("srt", "subtitles.read_srt", (".srt",)),
+    Format("vtt", "subtitles.read_vtt", (".vtt",)),
+    Format("html", "html.read", (".html", ".htm", ".xhtml")),
+    Format("markdown", "markdown.read", (".md", ".markdown", ".mdown")),
+    Format("json", "json_strings.read", (".json",)),
+    Format("arb", "json_strings.read", (".arb",)),
+    Format("yaml", "yaml.read", (".yaml", ".yml")),
+    Format("properties", "strings.read_properties", (".properties",)),
+    Format("fluent", "strings.read_fluent", (".ftl",)),
+    Format("dtd", "strings.read_dtd", (".dtd",)),
+    Format("ini", "strings.read_ini", (".ini",)),
+    Format("strings", "strings.read_apple", (".strings",)),
+    Format("android", "strings.read_android", (".xml",)),
+    Format("docx", "docx.read", (".docx", ".docm")),
+    Format("csv", "plain.read_csv", (".csv",), is_bilingual=True, needs_column=True),
+    Format("tsv", "plain.read_tsv", (".tsv", ".tab"), is_bilingual=True, needs_column=True),
+    Format("text", "plain.read_text", (".txt", ".text")),
+)
+FORMATS = {record.name: record for record in _ALL_FORMATS}
+
+
+def format_of(path: Path, advice: str = "give --format, one of") -> Format:
+    """Return the format of a file by its suffix. Raises BytenmtError for unknown ones."""
+    for record in FORMATS.values():
+        if path.suffix.lower() in record.suffixes:
+            return record
     raise BytenmtError(
         f"{path}: no format has the suffix {path.suffix!r}: {advice} {', '.join(FORMATS)}"
     )
 
 
 def read(data: bytes, options: ReadOptions, path: Path | str = "the document") -> Document:
-    """Parse the bytes of a file with the reader of options.format; units of white space alone are
-    left out.
+    """Parse the bytes of a file with the reader of options.format, without its blank units.
 
     path: named in messages only. Raises DataError, as `dump` of the document does, and BytenmtError
     if the library for the format is not installed.
     """
-    module, _, function = FORMATS[options.format][0].partition(".")
-    try:
-        reader = getattr(import_module(f"bytenmt.documents.{module}"), function)
-    except ModuleNotFoundError as error:
-        raise BytenmtError(missing_package(error)) from None
+    reader = _function(FORMATS[options.format].reader)
     with _as_data_error(path, options.format):
         document: Document = reader(data, options)
         document.units = [unit for unit in document.units if to_markup(unit.parts).strip()]
@@ -69,10 +90,21 @@ def read(data: bytes, options: ReadOptions, path: Path | str = "the document") -
     return document
 
 
+def _function(name: str) -> Any:
+    """Return a function of this package by "module.function"."""
+    module, _, function = name.partition(".")
+    try:
+        return getattr(import_module(f"bytenmt.documents.{module}"), function)
+    except ModuleNotFoundError as error:
+        raise BytenmtError(missing_package(error)) from None
+
+
 @contextmanager
 def _as_data_error(path: Path | str, name: str) -> Iterator[None]:
-    """Turn what the libraries raise into a DataError of one line; RecursionError comes of deep
-    nesting."""
+    """Turn what the libraries raise into a DataError of one line.
+
+    A RecursionError comes from deep nesting.
+    """
     try:
         yield
     except DataError as error:
@@ -82,20 +114,20 @@ def _as_data_error(path: Path | str, name: str) -> Iterator[None]:
         raise DataError(f"{path}: not {name}: {message:.150}") from error
 
 
-def unit_pairs(path: Path, name: str, pair: tuple[str, str] | None) -> Iterator[UnitPair]:
-    """Yield source, translation and name of the units that are translated and not marked for
-    review.
+def unit_pairs(path: Path, record: Format, pair: tuple[str, str] | None) -> Iterator[UnitPair]:
+    """Yield source, translation and name of each unit that is translated and not marked for review.
 
-    name: the format. pair: source and target language, which a TMX needs. Of a table the first two
-    columns are read; a TMX may be larger than the memory. Raises DataError.
+    pair: source and target language, which a TMX needs. From a table the first two columns are
+    read; a TMX may be larger than the memory. Raises DataError.
     """
-    if name == "tmx" and pair is not None:
-        from bytenmt.documents import tmx
-
-        with path.open("rb") as file, _as_data_error(path, name):
-            yield from tmx.pairs(file, pair)
+    if not record.is_bilingual:
+        names = ", ".join(other.name for other in FORMATS.values() if other.is_bilingual)
+        raise DataError(f"{path}: {record.name} holds one language: translations need {names}")
+    if record.pair_reader and pair is not None:
+        with path.open("rb") as file, _as_data_error(path, record.name):
+            yield from _function(record.pair_reader)(file, pair)
         return
-    document = read(path.read_bytes(), ReadOptions(name, pair, "1", "2"), path)
+    document = read(path.read_bytes(), ReadOptions(record.name, pair, "1", "2"), path)
     for code in document.targets:
         if len(primary(code)) in (2, 3) and pair is not None and primary(code) != primary(pair[1]):
             raise DataError(f"{path} declares the target language {code}, not {pair[1]}")

@@ -1,8 +1,7 @@
-"""HTML by lxml: units are the text and inline elements between blocks, and attributes that people
-read.
+"""HTML by lxml: units are the text between blocks with its inline elements, and some attributes.
 
 What programs write (code, pre, script and so on) and what is marked translate="no" stays as it is.
-A text that is no whole page comes back without <html> and <body>, and a file with an XML
+A fragment of a page comes back without <html> and <body>, and a file with an XML
 declaration as XML.
 """
 
@@ -32,12 +31,16 @@ from bytenmt.documents.unit import (
 from bytenmt.errors import DataError
 
 INLINE_NAMES = (
-    "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd mark math q rp rt ruby s samp"
-    " small span strike strong sub sup svg time tt u var wbr"
+    "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd mark math q rp"
+    " rt ruby s samp small span strike strong sub sup svg time tt u var wbr"
 )
 # With their content.
-KEPT_NAMES = "code iframe kbd math noembed noframes object pre samp script style svg template textarea tt var"
-INLINE, KEPT = frozenset(INLINE_NAMES.split()), frozenset(KEPT_NAMES.split())
+KEPT_NAMES = (
+    "code iframe kbd math noembed noframes object pre samp script style svg template textarea"
+    " tt var"
+)
+INLINE = frozenset(INLINE_NAMES.split())
+KEPT = frozenset(KEPT_NAMES.split())
 TEXT_ATTRIBUTES = ("alt", "title", "placeholder", "aria-label")
 DESCRIPTIONS = frozenset(("description", "og:title", "og:description"))  # of <meta>
 # An address with {{ a name }} in a template, where lxml escapes signs.
@@ -48,14 +51,17 @@ CHARSET = re.compile(
 )
 # A whole page, and what a template has before it.
 PAGE = re.compile(
-    r"(?is)(?:\s|<!--.*?-->)*+((?:<([?%]).*?\2>|<!--.*?-->|[^<])*+)<(!doctype|html|head|body)(?=[\s/>])"
+    r"(?is)(?:\s|<!--.*?-->)*+((?:<([?%]).*?\2>|<!--.*?-->|[^<])*+)"
+    r"<(!doctype|html|head|body)(?=[\s/>])"
 )
 SPACE = re.compile(r"[ \t\r\n\f]+")
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Read a page or fragment of HTML: a unit for each run of text, and attribute. Raises
-    DataError."""
+    """Read a page or fragment of HTML: a unit for each run of text, and for attributes.
+
+    Raises DataError.
+    """
     is_xml = data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<?xml")
     declared = CHARSET.search(data[:2048])
     file = EditedText(b"" if is_xml else data, declared[1].decode() if declared else None)
@@ -65,10 +71,10 @@ def read(data: bytes, options: ReadOptions) -> Document:
         raise DataError(
             f"{file.line(start.start(1))}: text or a template's code stands before the page"
         )
-    page = file.text if is_page else f"<html><body>{file.text}</body></html>"
     if is_xml:
         root = inline_xml.parse(data, "html").getroot()
     else:
+        page = file.text if is_page else f"<html><body>{file.text}</body></html>"
         root = lxml.html.document_fromstring(page, lxml.html.HTMLParser(default_doctype=False))
     for name in [name for name in ("lang", "xml:lang", LANG) if name in root.attrib] or ["lang"]:
         if target := options.target_to_declare(root.get(name)):
@@ -78,11 +84,12 @@ def read(data: bytes, options: ReadOptions) -> Document:
     def dump() -> bytes:
         if is_xml:
             return inline_xml.dump(root.getroottree(), data)
-        trees = [root.getroottree()] if is_page else body
-        written = "" if is_page else escape(body.text or "", quote=False)
-        written += "".join(
-            etree.tostring(tree, encoding="unicode", method="html") for tree in trees
-        )
+        if is_page:
+            written = etree.tostring(root.getroottree(), encoding="unicode", method="html")
+        else:
+            written = escape(body.text or "", quote=False)
+            for node in body:
+                written += etree.tostring(node, encoding="unicode", method="html")
         written = TEMPLATE.sub(lambda match: unquote(match[0].replace("%22", "&quot;")), written)
         return file.encoded(written.replace("\xa0", "&nbsp;"), "xmlcharrefreplace")
 
@@ -98,12 +105,13 @@ def _is_marked(element: Element) -> bool:
 
 
 def _as_code(element: Element) -> Tag | None:
-    return as_tag(element) if _is_marked(element) or local_name(element) in KEPT else None
+    if _is_marked(element) or local_name(element) in KEPT:
+        return as_tag(element)
+    return None
 
 
 def _is_inline(node: Element) -> bool:
-    """Return whether a node may stand in a sentence, as a comment or inline element without blocks
-    in it."""
+    """Return whether a node may stand in a sentence: a comment or inline element without blocks."""
     if not isinstance(node.tag, str):
         return True
     return local_name(node) in INLINE and (_as_code(node) is not None or all(map(_is_inline, node)))
@@ -114,28 +122,28 @@ def _units(element: Element) -> Iterator[Unit]:
     yield from _attributes(element)
     if _as_code(element) is not None:
         return
-    run, before = list[Element](), None  # inline nodes, and the block before them
+    run = list[Element]()  # inline nodes
+    before = None  # the block before them
     for node in element:
         if _is_inline(node):
             run.append(node)
         else:
             yield from _run(element, before, run)
             yield from _units(node)
-            run, before = [], node
+            run = []
+            before = node
     yield from _run(element, before, run)
 
 
 def _attributes(element: Element) -> Iterator[Unit]:
     """Yield the units of the attributes of an element that people read."""
     name = local_name(element)
-    names: Sequence[str] = (
-        () if name in ("link", "style") or _is_marked(element) else TEXT_ATTRIBUTES
-    )
-    if (
-        name == "meta"
-        and {element.get(key, "").lower() for key in ("name", "property")} & DESCRIPTIONS
-    ):
+    kinds = {element.get(key, "").lower() for key in ("name", "property")}
+    names: Sequence[str] = TEXT_ATTRIBUTES
+    if name == "meta" and kinds & DESCRIPTIONS:
         names = ("content",)
+    elif name in ("link", "style") or _is_marked(element):
+        names = ()
     for attribute in names:
         if any(map(str.isalpha, element.get(attribute, ""))):
             write = text_writer(partial(element.set, attribute))
@@ -143,15 +151,17 @@ def _attributes(element: Element) -> Iterator[Unit]:
 
 
 def _run(parent: Element, before: Element | None, nodes: Sequence[Element]) -> Iterator[Unit]:
-    """Yield the unit of a text and the inline nodes in and behind it, and those of their
-    attributes."""
+    """Yield the unit of a text with the inline nodes behind it, and those of their attributes.
+
+    before: the block before the text, None if it stands at the beginning of the parent.
+    """
     for inner in (element for node in nodes for element in node.iter(etree.Element)):
         if not any(_as_code(element) is not None for element in inner.iterancestors()):
             yield from _attributes(inner)
-    holder, attribute = (parent, "text") if before is None else (before, "tail")
-    text = getattr(holder, attribute) or ""
+    text = (parent.text if before is None else before.tail) or ""
     end = (nodes[-1].tail or "") if nodes else text
-    start_space, end_space = text[: len(text) - len(text.lstrip())], end[len(end.rstrip()) :]
+    start_space = text[: len(text) - len(text.lstrip())]
+    end_space = end[len(end.rstrip()) :]
     content = InlineContent(text, nodes, _as_code, partial(SPACE.sub, " "))
     source = list(merge_strings(content.source))
     for side, strip in ((0, str.lstrip), (-1, str.rstrip)):
@@ -162,8 +172,13 @@ def _run(parent: Element, before: Element | None, nodes: Sequence[Element]) -> I
         made = content.build((start_space, *parts, end_space))
         for node in nodes:
             parent.remove(node)
-        setattr(holder, attribute, made.text)
-        index = 0 if before is None else parent.index(before) + 1
+        index = 0
+        if before is None:
+            parent.text = made.text
+        else:
+            before.tail = made.text
+            index = parent.index(before) + 1
         parent[index:index] = list(made)
 
-    yield Unit(source, write, f"line {holder.sourceline}")
+    place = parent if before is None else before
+    yield Unit(source, write, f"line {place.sourceline}")

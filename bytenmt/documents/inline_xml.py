@@ -24,8 +24,10 @@ WRAPPED = re.compile(r"[ \t]*[\r\n]+(?:\t|[ ]{2})[ \t\r\n]*")
 
 
 def parse(data: bytes, root: str = "") -> Any:
-    """Parse XML into an lxml tree. root: required local name of its root, "" for any. Raises
-    DataError."""
+    """Parse XML into an lxml tree. Raises DataError.
+
+    root: required local name of its root, "" for any.
+    """
     tree = etree.fromstring(data, etree.XMLParser(strip_cdata=False, **SAFE)).getroottree()
     if root and local_name(tree.getroot()) != root:
         raise DataError(f"no <{root}> element")
@@ -33,23 +35,27 @@ def parse(data: bytes, root: str = "") -> Any:
 
 
 def dump(tree: Any, data: bytes) -> bytes:
-    """Return a tree as bytes, with the declaration, byte order mark and CRLF line ends of the file
-    `data`."""
-    info, ascii_data = tree.docinfo, data.replace(b"\0", b"")  # of UTF-16
-    is_declared, encoding = b"<?xml" in ascii_data[:8], info.encoding or "UTF-8"
-    options = (
-        {"xml_declaration": True, "standalone": info.standalone or None} if is_declared else {}
-    )
-    text: str = (
-        etree.tostring(tree, encoding=encoding, **options).decode(encoding).removeprefix("\ufeff")
-    )
-    text += "\n" if ascii_data.endswith(b"\n") else ""
+    """Return a tree as bytes, in the form of the file `data`.
+
+    The form is its declaration, byte order mark and CRLF line ends.
+    """
+    info = tree.docinfo
+    encoding = info.encoding or "UTF-8"
+    ascii_data = data.replace(b"\0", b"")  # also of UTF-16
+    options = dict[str, Any]()
+    if b"<?xml" in ascii_data[:8]:
+        options = {"xml_declaration": True, "standalone": info.standalone or None}
+    written: bytes = etree.tostring(tree, encoding=encoding, **options)
+    text = written.decode(encoding).removeprefix("\ufeff")
+    if ascii_data.endswith(b"\n"):
+        text += "\n"
     if ascii_data.count(b"\r\n") == ascii_data.count(b"\n") > 0:
         text = text.replace("\n", "\r\n")
     if encoding.upper() == "UTF-16":
         encoding = "UTF-16BE" if data[:2] == b"\xfe\xff" else "UTF-16LE"
-    mark = "\ufeff" if data.startswith(sum(BYTE_ORDER_MARKS.values(), ())) else ""
-    return f"{mark}{text}".encode(encoding)
+    if data.startswith(sum(BYTE_ORDER_MARKS.values(), ())):
+        text = f"\ufeff{text}"
+    return text.encode(encoding)
 
 
 def local_name(element: Element) -> str:
@@ -58,39 +64,39 @@ def local_name(element: Element) -> str:
 
 
 def child(element: Element, name: str) -> Element:
-    """Return the first child with this local name; None if there is none, or the element itself is
-    None."""
-    return (
-        None
-        if element is None
-        else next((node for node in element if local_name(node) == name), None)
-    )
+    """Return the first child with this local name, or None; None for None as the element."""
+    if element is None:
+        return None
+    return next((node for node in element if local_name(node) == name), None)
 
 
 def inherited_attribute(element: Element, name: str) -> str | None:
-    """Return an attribute of the element, or of the nearest ancestor that has it; None if none has."""
+    """Return an attribute of the element or of the nearest ancestor that has it, else None."""
     values = (node.get(name) for node in (element, *element.iterancestors()))
     return next((value for value in values if value is not None), None)
 
 
 def unwrap_lines(text: str) -> str:
-    """Replace each line end that an indentation follows by one space: there an editor has wrapped a
-    line."""
-    return WRAPPED.sub(" ", text) if "\n" in text else text
+    """Replace each line end with an indentation behind it by a space: an editor has wrapped it."""
+    if "\n" not in text:  # saves time
+        return text
+    return WRAPPED.sub(" ", text)
 
 
 def as_tag(element: Element, key: str = "", opens: bool = False) -> Tag:
-    """Return the Tag that stands for a whole element, whose content is no text to translate, as
-    that of a <bpt>; namespaces are left out. key: the same for the two elements that mark the
-    beginning and the end of one format, empty for one that stands alone; opens: whether it marks
-    the beginning."""
+    """Return the Tag that stands for a whole element, such as a <bpt>; namespaces are left out.
+
+    key: the same for the two elements that mark the beginning and the end of one format, empty for
+    one that stands alone. opens: whether it marks the beginning.
+    """
     attributes = "".join(
         f' {name.rpartition("}")[2]}="{value}"' for name, value in element.attrib.items()
     )
-    name, text = local_name(element), "".join(element.itertext())
-    return Tag(
-        f"<{name}{attributes}>{text}</{name}>" if text else f"<{name}{attributes}>", key, opens
-    )
+    name = local_name(element)
+    markup = f"<{name}{attributes}>"
+    if text := "".join(element.itertext()):
+        markup += f"{text}</{name}>"
+    return Tag(markup, key, opens)
 
 
 def append_text(element: Element, text: str) -> None:
@@ -104,15 +110,17 @@ def append_text(element: Element, text: str) -> None:
 
 def set_content(element: Element, content: Element) -> None:
     """Replace the content of an element by that of `content`, whose children move into it."""
-    element.text, element[:] = content.text, list(content)
+    element.text = content.text
+    element[:] = list(content)
 
 
 class InlineContent:
     """XML content as strings and codes (`source`), from which `build` makes XML of a translation.
 
-    text, nodes: the text before the first node, and the nodes with their tails. as_code: returns a
-    Tag for an element that with its content is one code, else None: then it is a pair of codes
-    around its content, or a single code if it is empty. normalise: is applied to each text.
+    text, nodes: the text before the first node, and the nodes with their tails.
+    as_code: returns a Tag for an element that with its content is one code, else None: then it is a
+        pair of codes around its content, or a single code if it is empty.
+    normalise: is applied to each text.
     """
 
     def __init__(
@@ -122,7 +130,8 @@ class InlineContent:
         as_code: Callable[[Element], Tag | None],
         normalise: Callable[[str], str] = str,
     ) -> None:
-        self._as_code, self._normalise = as_code, normalise
+        self._as_code = as_code
+        self._normalise = normalise
         items = list(self._items(text, nodes))
         self.source = pair_codes(tag for tag, _, _ in items)
         # The elements of each code, and whether it stands for the start or the end of one alone.
@@ -141,19 +150,21 @@ class InlineContent:
             elif (tag := self._as_code(node)) is not None or not (len(node) or node.text):
                 yield tag or as_tag(node), node, False
             else:
-                key, name = f"\0{id(node)}", local_name(node)
+                key = f"\0{id(node)}"
+                name = local_name(node)
                 yield Tag(f"<{name}>", key, True), node, True
                 yield from self._items(node.text, node)
                 yield Tag(f"</{name}>", key, False), node, True
             yield self._normalise(node.tail or ""), None, False
 
     def build(self, parts: CodedText) -> Element:
-        """Return a new element <content> around a translation: a code becomes a copy of its
-        element.
+        """Return a new element <content> around a translation.
 
-        parts: strings, and each code of `source` once, with pairs properly nested.
+        A code becomes a copy of its element. parts: strings, and each code of `source` once, with
+        pairs properly nested.
         """
-        content = top = etree.Element("content")
+        content = etree.Element("content")
+        top = content
         following = {code: iter(elements) for code, elements in self._elements.items()}
         for part in parts:
             if isinstance(part, str) or part not in following:
@@ -167,5 +178,6 @@ class InlineContent:
             top[-1].tail = None
             if is_around:
                 top = top[-1]
-                top.text, top[:] = None, []
+                top.text = None
+                top[:] = []
         return content

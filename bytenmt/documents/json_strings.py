@@ -1,22 +1,22 @@
 """JSON and ARB: a unit for each value that is a string; everything else stays as it is.
 
 Of Chrome's messages, objects with no other keys than CHROME_KEYS, only `message` is translated, and
-of ARB no
-metadata (keys with @).
+of ARB no metadata (keys with @).
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from json import decoder, scanner
 from typing import Any
 
 from bytenmt.documents.unit import Document, EditedText, ReadOptions, Unit, text_writer
 
-CHROME_KEYS = frozenset(
-    ("message", "description", "placeholders", "hash")
-)  # of a message of Chrome
+# Of a message of Chrome.
+CHROME_KEYS = frozenset(("message", "description", "placeholders", "hash"))
+SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold
 
 
 class _String(str):
@@ -30,9 +30,8 @@ class _Decoder(json.JSONDecoder):
     """Python's decoder, whose strings know their places."""
 
     def __init__(self) -> None:
-        super().__init__(
-            parse_int=str
-        )  # as numbers, integers of more than 4,300 digits are refused
+        # As numbers, integers of more than 4,300 digits are refused.
+        super().__init__(parse_int=str)
         self.parse_string = _scan_string
         self.scan_once = scanner.py_make_scanner(self)  # type: ignore[attr-defined]
 
@@ -40,7 +39,8 @@ class _Decoder(json.JSONDecoder):
 def _scan_string(text: str, begin: int, strict: bool = True) -> tuple[_String, int]:
     value, end = decoder.scanstring(text, begin, strict)  # type: ignore[attr-defined]
     string = _String(value)
-    string.start, string.end = begin - 1, end
+    string.start = begin - 1
+    string.end = end
     return string, end
 
 
@@ -62,20 +62,21 @@ def read(data: bytes, options: ReadOptions) -> Document:
 
 def _strings(value: Any, name: str) -> Iterator[tuple[str, _String]]:
     """Yield the strings to translate, with the keys that lead to each."""
-    items: Iterable[tuple[Any, Any]] = enumerate(value) if isinstance(value, list) else ()
-    if isinstance(value, dict):
-        is_message = (
-            "message" in value and value.keys() <= CHROME_KEYS and isinstance(value["message"], str)
-        )
-        items = [
-            item
-            for item in value.items()
-            if item[0][:1] != "@" and (not is_message or item[0] == "message")
-        ]
+    items: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, list):
+        items = enumerate(value)
+    elif isinstance(value, dict) and _is_chrome_message(value):
+        items = [("message", value["message"])]
+    elif isinstance(value, dict):
+        items = [item for item in value.items() if item[0][:1] != "@"]
+    elif isinstance(value, _String) and not SURROGATE.search(value):
+        yield name, value
     for key, item in items:
         yield from _strings(item, f"{name}.{key}".lstrip("."))
-    if isinstance(value, _String) and not any("\ud800" <= letter <= "\udfff" for letter in value):
-        yield name, value
+
+
+def _is_chrome_message(value: dict[str, Any]) -> bool:
+    return isinstance(value.get("message"), str) and value.keys() <= CHROME_KEYS
 
 
 def _unit(file: EditedText, has_escapes: bool, name: str, value: _String) -> Unit:

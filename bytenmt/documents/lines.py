@@ -1,135 +1,155 @@
 """Split a unit into the lines that are translated, and put their translations together.
 
 A unit is split at line ends, tabs, the bars between plural forms, and the gaps between columns.
-What has no text to translate is copied: white space and symbols around a line, codes that enclose
+What is not to be translated is copied: white space and symbols around a line, codes that enclose
 it, options in front of their descriptions. ICU messages with several forms are not translated. The
-mark of a keyboard shortcut, as in &File, is removed and set again.
+mark of a keyboard shortcut, such as & in &File, is removed and set again.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from bytenmt.decoding.confidence import NO_TEXT
+from bytenmt.documents.codes import ALONE, IN_TEXT, codes_of, is_in_text, pair_partners
 from bytenmt.documents.unit import CodedText, merge_strings, split_codes, to_markup
-from bytenmt.sentinels import Code, find_spans, match_pairs, replace_spans
+from bytenmt.documents.words import NAME, has_words, is_icu_message
+from bytenmt.sentinels import Code, find_spans
 
-SEPARATOR = re.compile(r"(\r\n|[\n\r\t]|[ ]+\|[ ]+|[ ]{2,})")
+# Symbols such as notes, arrows, bullets and pictograms; of the latter, those of people and faces.
+SYMBOLS = r"\u2022\u2190-\u2bff\U0001f000-\U0001faff\ufe0f\u200d"
+FACES = r"\U0001f600-\U0001f64f\U0001f910-\U0001f92f\U0001f970-\U0001f97a"
+# Line ends, tabs, bars and gaps; and pictograms between two sentences.
+SEPARATOR = re.compile(
+    r"(\r\n|[\n\r\t]|[ ]+\|[ ]+|[ ]{2,}"
+    rf"|(?<=[.!?\u2026])[ ]?[{SYMBOLS}]+[ ]?(?=[A-Z])|[ ]?[{FACES}]+[ ]?(?=[A-Z]))"
+)
 OPTION = re.compile(r"-[-\w].*|[!-`{-~ ]+")  # what stands in the first column of an option table
-# Of a product, such as GitHub; not German StudentInnen.
-NAME = re.compile(r"(?<!\w)(?!\w+I(?:n|nnen)\b)[A-Za-z]*[a-z][A-Z][A-Za-z0-9]*(?!\w)")
-# White space and symbols such as notes, arrows, bullets and pictograms at the ends of a line.
-START = re.compile(r"[\s\u2022\u2190-\u2bff\U0001f000-\U0001faff\ufe0f]*+")
-END = re.compile(f"(?<!{START.pattern[:-2]}){START.pattern}$")
-# Ends that a translation must have if its source has them; the two forms of a line are equivalent.
-ENDS = ((":", "\uff1a"), ("\u2026", "..."), ("?", "\uff1f"), ("!", "\uff01"))
-PERIOD = re.compile(r"[.!]+((?:</\w+>)*+)[.!]*\s*$")  # at the end, or one in and one behind tags
+# What may stand before and behind a line, which is copied; a time such as [10:30] only before it.
+TIME = r"[\[(]\d{1,2}:\d{2}(?::\d{2})?(?:[.,]\d{1,3})?[\])](?!\s*[a-z])"
+START = re.compile(rf"(?:[\s{SYMBOLS}]|{TIME})*+")
+END = re.compile(rf"(?<![\s{SYMBOLS}])[\s{SYMBOLS}]*+$")
+# A whole line in brackets: (optional), [door slams].
+BRACKETED = re.compile(r"([(\[])([^()\[\]]{2,})([)\]])")
+# What joins codes that are kept as one: <kbd>Ctrl</kbd> + <kbd>C</kbd>.
+JOINER = re.compile(r"\s?[-+/>\u2192]\s?")
+# Signs at the end that a translation must have if its source has them, and others that it may not
+# have in their place.
+FINAL_SIGNS = re.compile(r"[.:!?\u2026\u3002\uff01\uff1a\uff1f]+$")
+REPLACED_SIGNS = re.compile(r"[\s.,:;!?\u2026\u3002\uff01\uff1a\uff1f]*$")
+CLOSING_TAG = re.compile(r"(</\w+>)")
+# Forms of the same sign.
+SAME_SIGNS = str.maketrans(
+    {"\u2026": "...", "\u3002": ".", "\uff01": "!", "\uff1a": ":", "\uff1f": "?"}
+)
 # The mark before the letter of a keyboard shortcut: &File, _Open, and inside a word as in E&xit or
 # E_xit.
 SHORTCUT = re.compile(
-    r"(?<![\w&])([&_])(?=[^\W\d_])(?!\w+;)|(?<=[A-Za-z])(&)(?=[a-z])(?!\w+;)|\b[A-Z][a-z]*(_)[a-z]+\b"
+    r"(?<![\w&])([&_])(?=[^\W\d_])(?!\w+;)"
+    r"|(?<=[A-Za-z])(&)(?=[a-z])(?!\w+;)"
+    r"|\b[A-Z][a-z]*(_)[a-z]+\b"
 )
-IN_TEXT = -2  # Code.pair of what split_spans makes a code
-MAX_SHORTCUT = 80  # characters of a text that may have a shortcut
-# {n, plural, one {…} other {…}}, in the syntax of ICU's and Java's MessageFormat: a program, not a
-# text.
-ICU_FORMS = re.compile(r"\{\s*+[\w.-]++\s*+,\s*+(?:plural|select|selectordinal|choice)\s*,")
-# A value of a program, or a list of codes of languages.
-VALUE = re.compile(
-    r"\s*(?:#[0-9A-Fa-f]{3,8}|true|false|null|(?:[a-z]{2,3}(?:-\w{2,4})?(?:,\s*|\s*$)){5,})"
-)
+MAX_SHORTCUT_CHARS = 80  # of a text that may have a shortcut
 
 
 @dataclass(frozen=True)
 class UnitLine:
-    """A piece of a unit that a model translates on its own.
+    """A piece of a unit that a model translates on its own."""
 
-    parts: strings and codes as the translator gets them, the codes renumbered <1>, </1>, <2/>.
-    codes: what each of them replaces in the unit. shortcut: the mark of a keyboard shortcut and its
-    letter, such as "&F", of which the mark has been removed from the text; empty for none.
-    """
-
+    # Strings and codes as the translator gets them, the codes renumbered <1>, </1>, <2/>.
     parts: CodedText
+    # What each of these codes replaces in the unit.
     codes: dict[Code, CodedText] = field(default_factory=dict)
+    # The mark of a keyboard shortcut and its letter, such as "&F", of which the mark has been
+    # removed from the text; empty for none.
     shortcut: str = ""
 
     def restore(self, translation: Sequence[str | Code]) -> CodedText:
-        """Return a translation of `parts` for the unit: with the original codes and the shortcut
-        mark.
-
-        A final sign of the source (ENDS) is added if the translation lacks it. Where both end with
-        a period, or the translation with an exclamation mark instead, it gets one period, behind
-        all codes.
-        """
+        """Return a translation of `parts` for the unit: with its codes, shortcut and final sign."""
         parts = list(translation)
-        source, text = self.parts[-1], to_markup(parts).rstrip()
-        for signs in ENDS:
-            if isinstance(source, str) and source.endswith(signs) and not text.endswith(signs):
-                if isinstance(parts[-1], str):
-                    parts[-1] = parts[-1].rstrip(" .,;:!\u3002")
-                parts.append(next(sign for sign in signs if source.endswith(sign)))
-        if (
-            isinstance(source, str)
-            and re.search(r"(?<!\.)\.$", source)
-            and text.endswith((".", "!"))
-        ):
-            for index in reversed(range(len(parts))):
-                part = parts[index]
-                if isinstance(part, str):
-                    parts[index] = part = PERIOD.sub(r"\1", part)
-                if part and (isinstance(part, str) or part.opens or part.pair < 0):
-                    break
-            parts.append(".")
+        if isinstance(self.parts[-1], str):
+            _restore_end(self.parts[-1], parts)
         if self.shortcut:
             parts = [_set_shortcut(to_markup(parts), *self.shortcut)]
-        return merge_strings(
-            item
-            for part in parts
-            for item in ([part] if isinstance(part, str) else self.codes.get(part, ()))
-        )
+        restored = list[str | Code]()
+        for part in parts:
+            if isinstance(part, str):
+                restored.append(part)
+            else:
+                restored += self.codes.get(part, ())
+        return merge_strings(restored)
 
 
-def is_icu_message(source: CodedText) -> bool:
-    """Return whether a unit is an ICU message with forms, as {n, plural, one {# file} other {#
-    files}}."""
-    return any(isinstance(part, str) and ICU_FORMS.search(part) for part in source)
+def _restore_end(source: str, parts: list[str | Code]) -> None:
+    """Give a translation the final signs of its source, once and behind all closing codes.
 
-
-def has_words(parts: Sequence[str | Code]) -> bool:
-    """Return whether there is a word to translate.
-
-    Letters in codes, kept spans (URLs, placeholders) and names such as GitHub do not count, nor
-    does a string that is a value of a program, such as true or #fff.
+    The form of the translation stays if it is the same sign, such as a wide colon. If the source
+    ends with a period, a translation without one stays, too.
     """
+    wanted = _final_part(FINAL_SIGNS, source)
+    if not wanted:
+        return
+    stripped = _split_closing_tags(parts)
+    removed = ""
+    is_inside = False  # whether a closing code stands behind the sign
+    for index in reversed(range(len(stripped))):
+        part = stripped[index]
+        if isinstance(part, str):
+            end = _final_part(REPLACED_SIGNS, part)
+            stripped[index] = part.removesuffix(end)
+            removed = end + removed
+            if stripped[index]:
+                break
+        elif part.opens or part.pair == ALONE:
+            break
+        else:
+            is_inside = is_inside or not removed.strip()
+    signs = "".join(removed.split()).strip(",;")
+    if wanted == "." and not signs.startswith((".", "!")):
+        return
+    if signs.translate(SAME_SIGNS) != wanted.translate(SAME_SIGNS):
+        signs = wanted
+    elif not is_inside:
+        return
+    parts[:] = [to_markup([part]) if is_in_text(part) else part for part in stripped]
+    parts.append(signs)
+
+
+def _split_closing_tags(parts: Sequence[str | Code]) -> list[str | Code]:
+    """Return parts in which closing tags that a string has are codes."""
+    pieces = list[str | Code]()
     for part in parts:
-        if isinstance(part, str) and not VALUE.fullmatch(part):
-            text = NAME.sub(lambda match: "0" * len(match[0]), part)
-            if any(
-                map(str.isalpha, replace_spans(text, [(span, "") for span in find_spans(part)]))
-            ):
-                return True
-    return False
+        if isinstance(part, Code):
+            pieces.append(part)
+            continue
+        text, *others = CLOSING_TAG.split(part)
+        pieces.append(text)
+        for tag, following in zip(others[::2], others[1::2], strict=True):
+            pieces += [Code(tag, IN_TEXT), following]
+    return pieces
+
+
+def _final_part(pattern: re.Pattern[str], text: str) -> str:
+    """Return what a pattern finds at the end of a text, but for kept spans, such as :name:."""
+    match = pattern.search(text)
+    if match is None or match.start() == len(text):
+        return ""
+    spans = find_spans(text)
+    return text[max([match.start(), *(span.end for span in spans)]) :]
 
 
 def split_unit(source: CodedText) -> list[UnitLine | CodedText]:
-    """Split a unit into a list, in order: a UnitLine is translated, a tuple of parts between lines
-    is copied.
+    """Split a unit into a list, in order: lines to translate, and what is copied between them.
 
-    Empty for an ICU message, which is left as it is.
+    Each UnitLine is translated, each tuple of parts copied. Empty for an ICU message, which is left
+    as it is.
     """
     if is_icu_message(source):
         return []
-    pieces_of_unit, texts = list[UnitLine | CodedText](), [list[str | Code]()]
-    for part in source:
-        split_parts = SEPARATOR.split(part) if isinstance(part, str) else [part]
-        texts[-1].append(split_parts[0])
-        for separator, piece in zip(split_parts[1::2], split_parts[2::2], strict=True):
-            texts += [[separator], [piece]]
-    for text, following in pairwise([*map(merge_strings, texts), ()]):
+    pieces_of_unit = list[UnitLine | CodedText]()
+    for text, following in pairwise([*_split_at_separators(source), ()]):
         leading, core, trailing = _split_surroundings(text)
         core, shortcut = split_shortcut(core)
         is_option = OPTION.fullmatch(to_markup(core)) and to_markup(following).startswith("  ")
@@ -140,27 +160,30 @@ def split_unit(source: CodedText) -> list[UnitLine | CodedText]:
     return pieces_of_unit
 
 
-def _pair_partners(parts: Sequence[str | Code]) -> dict[int, int]:
-    """Map the index of each code of a pair to that of the other one, if it is there."""
-    opening_of = match_pairs(
-        (str(part.pair), part.opens) if isinstance(part, Code) and part.pair >= 0 else None
-        for part in parts
-    )
-    return opening_of | {opening: closing for closing, opening in opening_of.items()}
+def _split_at_separators(source: CodedText) -> list[CodedText]:
+    """Split a text at line ends, tabs and the like; these are items of the list as well."""
+    texts = [list[str | Code]()]
+    for part in source:
+        if isinstance(part, Code):
+            texts[-1].append(part)
+            continue
+        first, *others = SEPARATOR.split(part)
+        texts[-1].append(first)
+        texts += [[piece] for piece in others]
+    return [merge_strings(text) for text in texts]
 
 
 def _split_surroundings(text: CodedText) -> tuple[CodedText, CodedText, CodedText]:
-    """Split off the white space and symbols around a text, enclosing pairs, and halves of other
-    pairs."""
-    partners, low, high = _pair_partners(text), 0, len(text)
+    """Split off white space and symbols around a text, enclosing pairs and halves of others."""
+    partners = pair_partners(text)
+    low = 0
+    high = len(text)
 
     def is_beside(index: int) -> bool:
         part = text[index]
-        return (
-            not END.sub("", part)
-            if isinstance(part, str)
-            else part.pair >= 0 and index not in partners
-        )
+        if isinstance(part, str):
+            return not END.sub("", part)
+        return part.pair >= 0 and index not in partners
 
     while low < high:
         if is_beside(low):
@@ -168,27 +191,36 @@ def _split_surroundings(text: CodedText) -> tuple[CodedText, CodedText, CodedTex
         elif is_beside(high - 1):
             high -= 1
         elif partners.get(low) == high - 1:
-            low, high = low + 1, high - 1
+            low += 1
+            high -= 1
         else:
             break
-    before, core, behind = list(text[:low]), list(text[low:high]), list(text[high:])
+    before = list(text[:low])
+    core = list(text[low:high])
+    behind = list(text[high:])
     if core and isinstance(first := core[0], str):
         core[0] = START.sub("", first, count=1)
         before.append(first[: -len(core[0])])
     if core and isinstance(last := core[-1], str):
         core[-1] = END.sub("", last)
         behind.insert(0, last[len(core[-1]) :])
+    brackets = BRACKETED.fullmatch(to_markup(core))
+    if brackets is not None and len(core) == 1 and has_words(core):
+        before.append(brackets[1])
+        core = [brackets[2]]
+        behind.insert(0, brackets[3])
     return merge_strings(before), merge_strings(core), merge_strings(behind)
 
 
 def split_shortcut(core: CodedText) -> tuple[CodedText, str]:
-    """Return a short text without the mark of its keyboard shortcut, and the mark with its letter,
-    as "&F".
+    """Return a short text without the mark of its keyboard shortcut, and the mark with its letter.
 
     The second is "" where there is no mark, or where another sign like it makes it doubtful.
     """
-    text = core[0] if len(core) == 1 and isinstance(core[0], str) else ""
-    shortcuts = list(SHORTCUT.finditer(text)) if len(text) <= MAX_SHORTCUT else []
+    if len(core) != 1 or isinstance(core[0], Code) or len(core[0]) > MAX_SHORTCUT_CHARS:
+        return core, ""
+    text = core[0]
+    shortcuts = list(SHORTCUT.finditer(text))
     if len(shortcuts) != 1:
         return core, ""
     position = shortcuts[0].start(shortcuts[0].lastindex or 0)
@@ -200,29 +232,50 @@ def split_shortcut(core: CodedText) -> tuple[CodedText, str]:
 def _make_line(core: CodedText, shortcut: str) -> UnitLine:
     """Return a line, whose codes are <1>, </1>, <2/> and so on.
 
-    A pair around kept text alone is one code. Names of products are codes, too.
+    A pair around kept text alone is one code. Names of products are codes as well.
     """
-    parts, codes, numbers = list[str | Code](), dict[Code, CodedText](), dict[int, int]()
-    partners, end = _pair_partners(core), -1
-    for index, part in enumerate(core):
-        if index <= end:
-            continue
+    parts = list[str | Code]()
+    codes = dict[Code, CodedText]()
+    number_of_pair = dict[int, int]()
+    partners = pair_partners(core)
+    index = 0
+    while index < len(core):
+        part = core[index]
+        end = _kept_end(core, partners, index)
+        number = len(codes) + 1
         if isinstance(part, str):
             pieces = split_codes(part, NAME)
             parts += pieces
-            codes |= {piece: (piece.text,) for piece in pieces if isinstance(piece, Code)}
-            continue
-        closing, number = partners.get(index, index), len(codes) + 1
-        if closing > index and not has_words(core[index:closing]):
-            end = closing
-        if end > index or closing == index:
-            code = Code(f"<{number}/>")
+            codes |= {code: (code.text,) for code in codes_of(pieces)}
+        elif end > index:
+            parts.append(Code(f"<{number}/>"))
+            codes[Code(f"<{number}/>")] = core[index:end]
         else:
-            number = numbers.setdefault(part.pair, number)
-            code = Code(f"<{number}>" if part.opens else f"</{number}>", number, part.opens)
-        parts.append(code)
-        codes[code] = core[index : max(index, end) + 1]
+            number = number_of_pair.setdefault(part.pair, number)
+            markup = f"<{number}>" if part.opens else f"</{number}>"
+            parts.append(Code(markup, number, part.opens))
+            codes[Code(markup, number, part.opens)] = (part,)
+        index = max(end, index + 1)
     return UnitLine(merge_strings(parts), codes, shortcut)
+
+
+def _kept_end(core: CodedText, partners: dict[int, int], index: int) -> int:
+    """Return the end of the codes at an index that are kept as one, or the index itself.
+
+    A code that stands alone is kept, and a pair around kept text alone, also several of them that
+    are joined, such as keys that are pressed together.
+    """
+    closing = partners.get(index, index)
+    if isinstance(core[index], str) or closing < index:
+        return index
+    if closing > index and has_words(core[index:closing]):
+        return index
+    joiner = closing + 1
+    if joiner + 1 < len(core) and isinstance(text := core[joiner], str) and JOINER.fullmatch(text):
+        following = _kept_end(core, partners, joiner + 1)
+        if following > joiner + 1:
+            return following
+    return closing + 1
 
 
 def _set_shortcut(text: str, mark: str, letter: str) -> str:
@@ -235,100 +288,3 @@ def _set_shortcut(text: str, mark: str, letter: str) -> str:
         if letter_match is not None and letter_match[0].lower() != letter_match[0].upper():
             return text[: letter_match.start()] + mark + text[letter_match.start() :]
     return f"{text}({mark}{letter.upper()})"
-
-
-def split_spans(parts: CodedText) -> CodedText:
-    """Return parts in which placeholders, tags and addresses in strings are codes, but not those of
-    ICU."""
-    pieces = list[str | Code]()
-    for part in parts:
-        if isinstance(part, Code) or ICU_FORMS.search(part):
-            pieces.append(part)
-            continue
-        last = 0
-        for begin, end in find_spans(part, NO_TEXT):
-            pieces += [part[last:begin], Code(part[begin:end], IN_TEXT)]
-            last = end
-        pieces.append(part[last:])
-    return merge_strings(pieces)
-
-
-def keeps_spans(source: CodedText, translation: CodedText) -> bool:
-    """Return whether a translation has all codes, placeholders, tags and addresses of its source.
-
-    A model that was trained without sentinels, which protect them, may lose some.
-    """
-    spans = Counter(part.text for part in split_spans(source) if isinstance(part, Code))
-    written = to_markup(translation)
-    return all(written.count(span) >= n for span, n in spans.items())
-
-
-def keeps_codes(source: CodedText, translation: CodedText) -> bool:
-    """Return whether a translation has each code as often as its source, and no other code."""
-    codes = [
-        Counter(part for part in parts if isinstance(part, Code)) for parts in (source, translation)
-    ]
-    return codes[0] == codes[1]
-
-
-def pairs_with_words(parts: CodedText) -> set[int]:
-    """Return the numbers (Code.pair) of the pairs of codes with a word between them; see has_words."""
-    partners = _pair_partners(parts)
-    openings = (
-        (index, code) for index, code in enumerate(parts) if isinstance(code, Code) and code.opens
-    )
-    return {
-        code.pair
-        for index, code in openings
-        if has_words(parts[index : partners.get(index, index)])
-    }
-
-
-def nest_pairs(source: CodedText, translation: CodedText) -> CodedText:
-    """Return a translation in which a pair of codes is inside another one only where it is so in
-    the source.
-
-    An outer pair is closed before a pair that does not belong into it: a link may not be in another
-    one. White space just inside a pair moves out of it: Markdown has no emphasis in ** a**.
-    """
-    outer_pairs, open_pairs = dict[int, set[int]](), list[int]()
-    for part in source:
-        if isinstance(part, Code) and part.opens:
-            outer_pairs[part.pair] = {*open_pairs}
-            open_pairs.append(part.pair)
-        elif isinstance(part, Code) and part.pair in open_pairs:
-            open_pairs.remove(part.pair)
-    closing = {part.pair: part for part in source if isinstance(part, Code) and not part.opens}
-    nested, open_pairs = list[str | Code](), []
-
-    def close() -> None:
-        last = nested.pop()
-        stripped = last.rstrip() if isinstance(last, str) else last
-        space = last[len(stripped) :] if isinstance(last, str) else ""
-        nested.extend([stripped, closing[open_pairs.pop()], space])
-
-    for part in translation:
-        if isinstance(part, str):
-            first_opening = len(nested)
-            while (
-                first_opening
-                and isinstance(before := nested[first_opening - 1], Code)
-                and before.opens
-            ):
-                first_opening -= 1
-            # Not a second space behind one that has moved.
-            stripped = (
-                part.lstrip() if first_opening < len(nested) or nested[-1:] == [" "] else part
-            )
-            space = part[: len(part) - len(stripped)] if first_opening < len(nested) else ""
-            nested[first_opening:] = [space, *nested[first_opening:], stripped]
-        elif part.opens:
-            while open_pairs and open_pairs[-1] not in outer_pairs[part.pair]:
-                close()
-            nested.append(part)
-            open_pairs.append(part.pair)
-        elif part.pair < 0:
-            nested.append(part)
-        while isinstance(part, Code) and part.pair in open_pairs and not part.opens:
-            close()
-    return merge_strings(nested)

@@ -1,5 +1,4 @@
-"""Markdown by markdown-it: units are paragraphs, headings, items, cells and titles in the front
-matter.
+"""Markdown by markdown-it: a unit for each paragraph, heading, item, cell and front matter title.
 
 Code, maths, addresses and HTML blocks stay, and so does what is outside of the lines of a
 translated unit. A paragraph of several lines comes back as one, which means the same, but for hard
@@ -33,23 +32,32 @@ from bytenmt.documents.unit import (
 from bytenmt.documents.yaml import edit_scalars
 from bytenmt.sentinels import Code
 
-# Maths, by pandoc's rule: no blank inside next to the signs, and no digit behind, as in "$5 or $6";
+# Maths, by pandoc's rule: no blank inside next to the signs, and no digit behind: not "$5 or $6";
 # notes, keys and code in HTML. With their line ends: marks of alerts, lines that begin or end a
-# container, and keys alone on a line. The line end before a line of images, which is no part of a
+# container, and keys alone on a line. The line end before a line of images, which is not part of a
 # sentence.
+MATHS = r"(?<!\w)(?:\$\$[^$]++\$\$|\$`[^`$]++`\$|\$(?![\s$])(?:[^$\\`]++|\\.)*+(?<!\s)\$(?![\d$]))"
+CONTAINER = r"\n?(?<![^\n])(?::{3,}.*\n?|:[ ]+)"
 KEYS = r"(?i:<kbd>[^<\n]*</kbd>(?:\s?\+\s?<kbd>[^<\n]*</kbd>)*)"
+LINE_OF_KEYS = rf"\n{KEYS}(?:\n|\Z)"
+BEFORE_IMAGES = r"\n(?=\s*\[?!\[.*[\])]\s*(?:\n|\Z))"
+NOTE = r"\[\^[^\]\s]+\]"
+ALERT = r"\[![A-Z]+\]\n?"
+HTML_CODE = r"(?is:<(code|samp|tt|var)\b.{0,999}?</\1>)"
 KEPT = re.compile(
-    r"(?<!\w)(?:\$\$[^$]++\$\$|\$`[^`$]++`\$|\$(?![\s$])(?:[^$\\`]++|\\.)*+(?<!\s)\$(?![\d$]))"
-    rf"|\n?(?<![^\n])(?::{{3,}}.*\n?|:[ ]+)|\n{KEYS}(?:\n|\Z)|{KEYS}|\n(?=\s*\[?!\[.*[\])]\s*(?:\n|\Z))"
-    r"|\[\^[^\]\s]+\]|\[![A-Z]+\]\n?|(?is:<(code|samp|tt|var)\b.{0,999}?</\1>)"
+    "|".join((MATHS, CONTAINER, LINE_OF_KEYS, KEYS, BEFORE_IMAGES, NOTE, ALERT, HTML_CODE))
 )
 LINE_END = re.compile(r"(\A\n|\n\Z)")  # of what KEPT matches
 # What stands before the text of an item or a note, and behind that of a heading.
-BEFORE, BEHIND = re.compile(r"\[[ xX]\]\s+|\[\^[^\]\s]+\]:\s*"), re.compile(r"\s*\{[^{}]*\}$")
+BEFORE = re.compile(r"\[[ xX]\]\s+|\[\^[^\]\s]+\]:\s*")
+BEHIND_HEADING = re.compile(r"\s*\{[^{}]*\}$")
 FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\n(.*?)^\1[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 TITLES = ("title", "subtitle", "linkTitle", "description", "summary")
 ADDRESS = re.compile(r"[^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*")  # which needs no <>
 SPECIAL = re.compile(r"(^\s*\d{0,9}(?=[-+#>=|.):])|(?=[\\`*_~\[\]<&$]))(.)", re.MULTILINE)
+# Tokens that are texts: what they become, "" for their content.
+TEXT_OF_TOKENS = {"softbreak": " ", "hardbreak": "\n", "text": "", "text_special": ""}
+HARD_BREAKS = ("\\", "  ")  # at the end of a line
 CELLS = ("td_open", "th_open")
 EMPHASIS = ("*", "**", "_", "__", "~~")
 
@@ -80,64 +88,75 @@ def _kept_rule(state: StateInline, silent: bool) -> bool:
 
 
 def read(data: bytes, _: ReadOptions) -> Document:
-    """Read Markdown: a unit for each paragraph, heading, list item, cell, and title in the front
-    matter."""
-    file, titles = EditedText(data), list[Unit]()
-    text, matter = file.text, FRONT_MATTER.match(file.text)
-    if matter is not None:
-        with suppress(ValueError):  # no YAML
-            titles += edit_scalars(
-                file, *matter.span(2), is_wanted=lambda path: matter[1] == "---" and path in TITLES
-            )
+    """Read Markdown: a unit for each paragraph, heading, list item, cell and front matter title."""
+    file = EditedText(data)
+    text = file.text
+    titles = list[Unit]()
+    if matter := FRONT_MATTER.match(text):
+        if matter[1] == "---":
+            with suppress(ValueError):  # not YAML
+                titles += edit_scalars(file, *matter.span(2), is_wanted=TITLES.__contains__)
         text = "\n" * matter[0].count("\n") + text[matter.end() :]
     return Document([*titles, *_Reader(file, text).units()], file.dump)
 
 
 class _Reader:
-    """Reads the blocks of a text. text: of the file, from which the front matter may have been
-    removed."""
+    """A reader of the blocks of a file. text: the file's, with blank lines for the front matter."""
 
     def __init__(self, file: EditedText, text: str) -> None:
-        self._file, self._markdown, self._environment = file, _Markdown(), dict[str, Any]()
+        self._file = file
+        self._markdown = _Markdown()
+        self._environment = dict[str, Any]()
         self._lines = file.text.split("\n")
         self._begins = [0, *accumulate(len(line) + 1 for line in self._lines)]
         self._tokens = self._markdown.parse(text, self._environment)
 
     def units(self) -> Iterator[Unit]:
         """Yield the units of all blocks."""
-        row, position = -1, 0  # of the table whose cells are read
+        row = -1  # the line of the table's row that is read
+        position = 0  # in it, behind the last cell
         for around, token in pairwise(self._tokens):
             if token.type != "inline" or token.map is None:
                 continue
-            lines, first = token.content.split("\n"), token.map[0]
-            places = [
-                line.rfind(cell.strip())
-                for line, cell in zip(self._lines[first:], lines, strict=False)
-            ]
+            first = token.map[0]
             if around.type in CELLS:
-                lines = [token.content.replace("|", "\\|")]
-                places = [self._lines[first].find(lines[0], position if row == first else 0)]
-                if places[0] >= 0:
-                    row, position = first, places[0] + len(lines[0])
+                if first != row:
+                    row = first
+                    position = 0
+                cell = token.content.replace("|", "\\|")
+                place = self._lines[first].find(cell, position)
+                if place >= 0:
+                    position = place + len(cell)
+                    yield self._unit(token.content, [cell], [place], first, around.type)
+                continue
+            lines = token.content.split("\n")
+            places = [
+                in_file.rfind(line.strip())
+                for in_file, line in zip(self._lines[first:], lines, strict=False)
+            ]
             if min(places) >= 0:
                 yield self._unit(token.content, lines, places, first, around.type)
 
     def _unit(
         self, content: str, lines: Sequence[str], places: Sequence[int], first: int, kind: str
     ) -> Unit:
-        """Return the unit of a block. lines, places: how its lines stand in the file, from line
-        `first`."""
+        """Return the unit of a block.
+
+        lines, places: how its lines stand in the file, from line `first`. kind: the type of the
+        token that opens the block.
+        """
         start = self._begins[first] + places[0]
         end = self._begins[first + len(lines) - 1] + places[-1] + len(lines[-1].strip())
-        before, behind = (
-            BEFORE.match(content),
-            BEHIND.search(content) if kind == "heading_open" else None,
-        )
-        start += before.end() if before else 0
-        end -= len(behind[0]) if behind else 0
-        content = content[before.end() if before else 0 : behind.start() if behind else None]
-        hard = "\\" if "\\\n" in content else "  " if "  \n" in content else ""
-        line_end = f"{hard}\n{self._lines[first + 1][: places[1]]}" if len(lines) > 1 else " "
+        if before := BEFORE.match(content):
+            start += before.end()
+            content = content[before.end() :]
+        if kind == "heading_open" and (behind := BEHIND_HEADING.search(content)):
+            end -= len(behind[0])
+            content = content[: behind.start()]
+        line_end = " "
+        if len(lines) > 1:
+            hard_break = next((mark for mark in HARD_BREAKS if f"{mark}\n" in content), "")
+            line_end = f"{hard_break}\n{self._lines[first + 1][: places[1]]}"
 
         def write(parts: CodedText, _: bool) -> None:
             # A text is escaped where it would be read in another way without.
@@ -145,7 +164,8 @@ class _Reader:
             text = to_markup(parts)
             if not self._is_read_as(text, parts, kind):
                 text = to_markup(map(_escaped, ("", *parts), parts))
-            text = text.replace("|", "\\|") if kind in CELLS else text
+            if kind in CELLS:
+                text = text.replace("|", "\\|")
             text = text.replace("\xa0", "&nbsp;").replace("\n", line_end)
             self._file.replace(start, end, text)
 
@@ -164,22 +184,15 @@ class _Reader:
         )
 
     def _tags(self, tokens: Iterable[Token]) -> Iterator[str | Tag]:
+        """Yield the texts and codes of the tokens of a block."""
         links = list[Token]()
         following = iter(tokens)
         for token in following:
-            if token.type in ("softbreak", "hardbreak"):
-                yield " " if token.type == "softbreak" else "\n"
+            if token.type in TEXT_OF_TOKENS:
+                yield TEXT_OF_TOKENS[token.type] or token.content.replace("\r", " ")
             elif token.type == "kept":
-                yield from (
-                    Tag(part) if part.strip() else part for part in LINE_END.split(token.content)
-                )
-            elif token.type in ("text", "text_special"):
-                yield token.content.replace("\r", " ")
-            elif token.type == "code_inline":
-                pad = " " if "`" in (token.content[:1], token.content[-1:]) else ""
-                yield Tag(f"{token.markup}{pad}{token.content}{pad}{token.markup}")
-            elif token.type == "html_inline":
-                yield parse_tag(token.content)
+                for part in LINE_END.split(token.content):
+                    yield Tag(part) if part.strip() else part
             elif token.type == "link_open" and token.info == "auto":
                 yield Tag(f"<{next(following).content}{next(following).content}>")
             elif token.type == "image":
@@ -191,40 +204,53 @@ class _Reader:
                 yield Tag("[", "link", True)
             elif token.type == "link_close":
                 yield Tag(_target(links.pop()), "link", False)
-            elif token.nesting:
-                yield Tag(token.markup, token.markup, token.nesting > 0)
             else:
-                yield Tag(token.content)
+                yield _inline_tag(token)
+
+
+def _inline_tag(token: Token) -> Tag:
+    """Return the code of inline code, of HTML, or of the mark of an emphasis."""
+    if token.type == "code_inline":
+        pad = " " if "`" in (token.content[:1], token.content[-1:]) else ""
+        return Tag(f"{token.markup}{pad}{token.content}{pad}{token.markup}")
+    if token.type == "html_inline":
+        return parse_tag(token.content)
+    if token.nesting:
+        return Tag(token.markup, token.markup, token.nesting > 0)
+    return Tag(token.content)
 
 
 def _outline(parts: Iterable[str | Code]) -> str:
     """Return a text without white space, and with a control character in place of each code."""
-    return "".join(
-        "".join(part.split()) if isinstance(part, str) else "\0\1"[part.pair >= 0] for part in parts
-    )
+    outline = ""
+    for part in parts:
+        if isinstance(part, str):
+            outline += "".join(part.split())
+        else:
+            outline += "\0" if part.pair < 0 else "\1"
+    return outline
 
 
 def _without_empty(parts: CodedText) -> CodedText:
     """Return parts without emphasis around nothing, whose marks would be read as text."""
     made = list[str | Code]()
     for part in parts:
-        if (
-            isinstance(part, Code)
-            and part.text in EMPHASIS
-            and made[-1:] == [part._replace(opens=True)]
-        ):
+        if isinstance(part, Code) and part.text in EMPHASIS and made[-1:] == [_opening(part)]:
             made.pop()
         else:
             made.append(part)
     return merge_strings(made)
 
 
+def _opening(code: Code) -> Code:
+    return code._replace(opens=True)
+
+
 def _escaped(before: str | Code, part: str | Code) -> str | Code:
-    """Return a text with escapes for what is special, at the beginning of a line if nothing is
-    before it."""
+    """Return a text with escapes for what is special there; before: what stands before it."""
     if isinstance(part, Code):
         return part
-    inside = "\0" if before else ""  # no beginning of a line
+    inside = "\0" if before else ""  # not the beginning of a line
     return SPECIAL.sub(r"\g<1>\\\2", inside + part)[len(inside) :]
 
 
@@ -233,6 +259,9 @@ def _target(token: Token) -> str:
     if (label := token.meta.get("label")) is not None:
         return f"][{label.lower()}]"
     address = str(token.attrs.get("href", token.attrs.get("src", "")))
-    address = address if ADDRESS.fullmatch(address) else f"<{address}>"
+    if not ADDRESS.fullmatch(address):
+        address = f"<{address}>"
     title = str(token.attrs.get("title", "")).replace("\\", "\\\\").replace('"', '\\"')
-    return f']({address} "{title}")' if title else f"]({address})"
+    if title:
+        address += f' "{title}"'
+    return f"]({address})"

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bytenmt.documents import formats
+from bytenmt.documents.codes import codes_of, is_in_text, split_spans
 from bytenmt.documents.formats import UnitPair
-from bytenmt.documents.lines import IN_TEXT, split_spans
-from bytenmt.documents.unit import CodedText, Context, merge_strings
+from bytenmt.documents.unit import CodedText, Context, merge_strings, to_markup
 from bytenmt.errors import DataError
 from bytenmt.sentinels import Code
 
@@ -20,17 +20,17 @@ from bytenmt.sentinels import Code
 class TranslationMemory:
     """Stored translations of units, found by the source text and used in place of a model.
 
-    It is made of triples: source and translation, each a tuple of strings and codes, and the unit's
-    name.
-
     >>> memory = TranslationMemory([(("Open %s",), ("%s öffnen",), "")])
     >>> memory.match(("Open {name}",))
     ('{name} öffnen',)
     """
 
     def __init__(self, pairs: Iterable[UnitPair]) -> None:
-        """pairs: source, translation and name of each entry; of equal source and name, the last
-        counts."""
+        """pairs: source, translation and name of each entry.
+
+        Source and translation are tuples of strings and codes; the name is that of the unit. Of
+        entries with the same source and name the last counts.
+        """
         # By the source with None for each code, and by the name: the codes, and the translation.
         self._entries = dict[tuple[str | None, ...], dict[str, tuple[list[Code], CodedText]]]()
         for source, target, name in pairs:
@@ -41,24 +41,22 @@ class TranslationMemory:
 
     @classmethod
     def from_file(cls, path: Path, pair: tuple[str, str] | None = None) -> TranslationMemory:
-        """Read the translated units of a TMX, XLIFF or PO file, or the first two columns of a CSV
-        or TSV.
+        """Read the translated units of a TMX, XLIFF or PO file, or the first columns of a table.
 
-        pair: source and target language, which a TMX needs. Raises DataError, also if there are
-        none.
+        From a table (CSV, TSV), the first two are source and translation. pair: source and target
+        language, which a TMX needs. Raises DataError, also if no unit is translated.
         """
         memory = cls(formats.unit_pairs(path, formats.format_of(path), pair))
         if not memory._entries:
-            languages = "" if pair is None else f" {pair[0]} and {pair[1]}"
+            languages = f" {pair[0]} and {pair[1]}" if pair else ""
             raise DataError(f"{path} has no pair of texts{languages} that are translated")
         return memory
 
     def match(self, source: CodedText, name: str = "") -> CodedText | None:
-        """Return the stored translation of a unit, or of a line of it, with the codes and spans of
-        `source`.
+        """Return the stored translation of a unit, or of a line of it, with the codes of `source`.
 
         None if there is none, or if it is unclear which code belongs where. Of several translations
-        that of the unit with the same name is used, else the one stored last whose name is no
+        that of the unit with the same name is used, else the one stored last whose name is not a
         Context.
         """
         key, codes = _template(source)
@@ -66,23 +64,27 @@ class TranslationMemory:
         others = [entry for other, entry in entries.items() if not isinstance(other, Context)]
         if name not in entries and not others:
             return None
-        before, target = entries.get(name) or others[-1]
-        waiting = dict[str, list[Code]]()
-        for stored, code in zip(before, codes, strict=True):
-            waiting.setdefault(stored.text, []).append(code)
-        # Which of several that were alike is which in the translation is not known.
-        if any(len({code.text for code in same}) > 1 for same in waiting.values()):
+        stored_codes, target = entries.get(name) or others[-1]
+        replacements = dict[str, list[Code]]()
+        for stored, code in zip(stored_codes, codes, strict=True):
+            replacements.setdefault(stored.text, []).append(code)
+        # It is unknown which of several equal stored codes is which in the translation.
+        if not all(map(_are_alike, replacements.values())):
             return None
         parts = list[str | Code]()
         for part in target:
-            same = waiting.get(part.text) if isinstance(part, Code) else None
-            new = same.pop(0) if same else part
-            parts.append(new.text if isinstance(new, Code) and new.pair == IN_TEXT else new)
+            if isinstance(part, Code) and replacements.get(part.text):
+                part = replacements[part.text].pop(0)
+            parts.append(to_markup([part]) if is_in_text(part) else part)
         return merge_strings(parts)
 
 
+def _are_alike(codes: list[Code]) -> bool:
+    return len({code.text for code in codes}) == 1
+
+
 def _template(parts: CodedText) -> tuple[tuple[str | None, ...], list[Code]]:
-    """Return a text with None in place of each code and each span that is kept, and these as codes."""
+    """Return a text with None in place of each code and each kept span, and these as codes."""
     split = split_spans(parts)
-    codes = [part for part in split if isinstance(part, Code)]
-    return tuple(None if isinstance(part, Code) else part for part in split), codes
+    texts = tuple(part if isinstance(part, str) else None for part in split)
+    return texts, codes_of(split)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -13,18 +13,36 @@ from typing import Any
 from bytenmt.documents.unit import Document, EditedText, ReadOptions, Unit, text_writer
 from bytenmt.errors import DataError
 
-SAMPLE = 4096  # characters of a table by which its delimiter is told
+SAMPLE_CHARS = 4096  # of a table by which its delimiter is guessed
 
 
-def read_table(data: bytes, options: ReadOptions) -> Document:
-    """Read a CSV file, or TSV, which has no quotes: a unit for each cell of a column. Raises
-    DataError."""
+def read_csv(data: bytes, options: ReadOptions) -> Document:
+    """Read a CSV file: a unit for each cell of a column. Raises DataError."""
     file = EditedText(data)
     style: dict[str, Any] = {"delimiter": ",", "strict": True, "lineterminator": "\n"}
-    with suppress(csv.Error):  # none can be told
-        style["delimiter"] = csv.Sniffer().sniff(file.text[:SAMPLE], ",;\t|").delimiter
-    if options.format == "tsv":
-        style |= {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None}
+    with suppress(csv.Error):  # no delimiter can be guessed
+        style["delimiter"] = csv.Sniffer().sniff(file.text[:SAMPLE_CHARS], ",;\t|").delimiter
+    return _read_table(file, options, style, str)
+
+
+def read_tsv(data: bytes, options: ReadOptions) -> Document:
+    """Read a TSV file, which has no quotes: a unit for each cell of a column. Raises DataError."""
+    style: dict[str, Any] = {
+        "delimiter": "\t",
+        "lineterminator": "\n",
+        "quoting": csv.QUOTE_NONE,
+        "quotechar": None,
+    }
+    return _read_table(EditedText(data), options, style, partial(re.sub, r"[\t\n]+", " "))
+
+
+def _read_table(
+    file: EditedText, options: ReadOptions, style: dict[str, Any], to_cell: Callable[[str], str]
+) -> Document:
+    """Read a table.
+
+    style: the options of csv.reader and csv.writer. to_cell: makes a text fit for a cell.
+    """
     try:
         rows = list(csv.reader(io.StringIO(file.text, newline=""), **style))
     except csv.Error as error:
@@ -35,17 +53,19 @@ def read_table(data: bytes, options: ReadOptions) -> Document:
         csv.writer(out, **style).writerows(rows)
         return file.encoded(out.getvalue())
 
-    return Document(list(_column_units(rows, options)), dump)
+    return Document(list(_column_units(rows, options, to_cell)), dump)
 
 
-def _column_units(rows: list[list[str]], options: ReadOptions) -> Iterator[Unit]:
+def _column_units(
+    rows: list[list[str]], options: ReadOptions, to_cell: Callable[[str], str]
+) -> Iterator[Unit]:
     """Yield the units of a column, given by its number from 1 or its name in the first row.
 
     Where a column is given by its name, the first row is a header, which is not translated.
     """
     if options.column is None:
         raise DataError("no column to translate: give --column NAME or --column NUMBER")
-    header = rows[0] if rows else []
+    header = next(iter(rows), [])
     names = options.column, options.into or options.column
     source, target = (_column(header, name) for name in names)
     has_header = not all(map(str.isdecimal, names))
@@ -58,11 +78,14 @@ def _column_units(rows: list[list[str]], options: ReadOptions) -> Iterator[Unit]
             )
 
         def put(text: str, row: list[str] = row) -> None:
-            row[target] = re.sub(r"[\t\n]+", " ", text) if options.format == "tsv" else text
+            row[target] = to_cell(text)
 
-        is_done = bool(options.into and row[target].strip())
         yield Unit(
-            [row[source]], text_writer(put), f"row {number + 1}", "", (row[target],), is_done
+            [row[source]],
+            text_writer(put),
+            f"row {number + 1}",
+            target=(row[target],),
+            is_done=bool(options.into and row[target].strip()),
         )
 
 
@@ -79,7 +102,9 @@ def _column(header: Sequence[str], column: str) -> int:
 
 def read_text(data: bytes, _: ReadOptions) -> Document:
     """Read plain text: a unit for each line."""
-    file, start, units = EditedText(data), 0, list[Unit]()
+    file = EditedText(data)
+    units = list[Unit]()
+    start = 0
     for line in file.text.split("\n"):
         write = text_writer(partial(file.replace, start, start + len(line)))
         units.append(Unit([line], write, file.line(start)))

@@ -21,10 +21,12 @@ from bytenmt.documents.unit import (
     EditedText,
     ReadOptions,
     Unit,
+    merge_strings,
     to_markup,
 )
 
 CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([A-Za-z0-9._:-]+)', re.IGNORECASE)
+HEADER_BYTES = 1 << 16  # in which a charset is looked for
 EMPTY_HEADER = 'msgid ""\nmsgstr ""\n'
 WIDTH = 79  # where polib wraps lines as gettext's programs do
 # A text that begins on a line of its own, being long.
@@ -36,14 +38,15 @@ PERCENT = re.compile(
     r"%%|%(?P<name>\([^()\s]+\)|[0-9]+\$)?[-+#0 ,']*+(?:[0-9]+|\*)?(?:\.(?:[0-9]+|\*)?)?"
     r"(?:(?:hh|ll|[hlqjztL])?[A-Za-z@])?"
 )
-LANGUAGES = {
-    PERCENT: "c objc c++ java-printf python php perl ruby javascript lua go awk tcl d elisp object-pascal",
-    re.compile(
-        r"\{\{|\}\}|\{(?P<name>[^{}\s:!.,\[]*)[^{}]*\}"
-    ): "python-brace java csharp perl-brace rust",
-    re.compile(r"%L?(?P<name>[0-9]{1,2}|n)"): "qt qt-plural kde ycp",
-}
-STYLES = {f"{name}-format": style for style, names in LANGUAGES.items() for name in names.split()}
+BRACES = re.compile(r"\{\{|\}\}|\{(?P<name>[^{}\s:!.,\[]*)[^{}]*\}")
+PERCENT_NUMBER = re.compile(r"%L?(?P<name>[0-9]{1,2}|n)")
+LANGUAGES = (
+    (PERCENT, "c objc c++ java-printf python php perl ruby javascript lua go awk tcl d elisp"),
+    (PERCENT, "object-pascal"),
+    (BRACES, "python-brace java csharp perl-brace rust"),
+    (PERCENT_NUMBER, "qt qt-plural kde ycp"),
+)
+STYLES = {f"{name}-format": style for style, names in LANGUAGES for name in names.split()}
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
@@ -51,11 +54,14 @@ def read(data: bytes, options: ReadOptions) -> Document:
 
     Raises OSError where it is malformed, as polib does.
     """
-    charset = CHARSET.search(data[: 1 << 16])
-    file = EditedText(data, charset[1].decode() if charset and charset[1] != b"CHARSET" else None)
-    is_wrapped = WRAPPED.search(file.text) is not None
+    charset = CHARSET.search(data[:HEADER_BYTES])
+    encoding = None
+    if charset and charset[1] != b"CHARSET":
+        encoding = charset[1].decode()
+    file = EditedText(data, encoding)
+    width = WIDTH if WRAPPED.search(file.text) else -1
     # polib takes a text without a line end for the name of a file.
-    catalogue = polib.pofile(f"{file.text}\n", wrapwidth=WIDTH if is_wrapped else -1)
+    catalogue = polib.pofile(f"{file.text}\n", wrapwidth=width)
     header = catalogue.metadata
     has_header = bool(header) or EMPTY_HEADER in file.text
     if header.get("Content-Type", "").endswith("=CHARSET"):
@@ -68,8 +74,12 @@ def read(data: bytes, options: ReadOptions) -> Document:
     n_forms = int(declared[1]) if declared else 0
 
     def dump() -> bytes:
-        text = str(catalogue) if has_header else str(catalogue).partition('msgstr ""\n\n')[2]
-        text = text if file.text.startswith("#") else text.removeprefix("#\n")  # which polib adds
+        text = str(catalogue)
+        # polib adds a header and an empty comment.
+        if not has_header:
+            text = text.partition('msgstr ""\n\n')[2]
+        if not file.text.startswith("#"):
+            text = text.removeprefix("#\n")
         try:
             return file.encoded(text)
         except UnicodeEncodeError:
@@ -81,22 +91,31 @@ def read(data: bytes, options: ReadOptions) -> Document:
 
 
 def has_same_arguments(style: re.Pattern[str], source: str, translation: str) -> bool:
-    """Return whether two format strings have the same conversions: those without a name in the same
-    order.
+    """Return whether two format strings have the same conversions, as `msgfmt -c` wants it.
 
-    style: the pattern of conversions (%d), one of STYLES. `msgfmt -c` refuses other arguments.
+    Those without a name must have the same order. style: the pattern of conversions (%d), one of
+    STYLES.
     """
-    sides = list[tuple[set[str], list[str]]]()
-    for text in (source, translation):
-        found = [match for match in style.finditer(text) if match[0] not in ("%%", "{{", "}}")]
-        named = {match[0] for match in found if match["name"]}
-        sides.append((named, [match[0] for match in found if not match["name"]]))
-    return sides[0] == sides[1]
+    return _conversions(style, source) == _conversions(style, translation)
+
+
+def _conversions(style: re.Pattern[str], text: str) -> tuple[set[str], list[str]]:
+    """Return the conversions of a format string: those with a name, and the others in order."""
+    named = set[str]()
+    unnamed = list[str]()
+    for match in style.finditer(text):
+        if match["name"]:
+            named.add(match[0])
+        elif match[0] not in ("%%", "{{", "}}"):
+            unnamed.append(match[0])
+    return named, unnamed
 
 
 def _units(entry: polib.POEntry, n_forms: int) -> Iterator[Unit]:
+    """Yield the units of an entry. n_forms: the number of plural forms, 0 for unknown."""
     style = next((STYLES[flag] for flag in entry.flags if flag in STYLES), None)
-    is_doubted, is_written = entry.fuzzy, False
+    is_doubted = entry.fuzzy
+    is_written = False
     has_forms = any(entry.msgstr_plural.values())
 
     def unit(source: str, target: str, name: str, put: Callable[[str], None]) -> Unit:
@@ -105,15 +124,20 @@ def _units(entry: polib.POEntry, n_forms: int) -> Iterator[Unit]:
             put(to_markup(parts))
             # An entry is fuzzy as soon as one of its translations is doubtful.
             is_added = has_forms and not target  # beside forms that may be fuzzy
-            entry.fuzzy, is_written = (
-                is_doubtful or (entry.fuzzy and (is_written or is_added)),
-                True,
-            )
+            entry.fuzzy = is_doubtful or (entry.fuzzy and (is_written or is_added))
+            is_written = True
             if not entry.fuzzy:
                 entry.previous_msgid = entry.previous_msgid_plural = entry.previous_msgctxt = None
 
-        parts = (target,) if target else ()
-        made = Unit([source], write, f"line {entry.linenum}", name, parts, bool(target), is_doubted)
+        made = Unit(
+            [source],
+            write,
+            f"line {entry.linenum}",
+            name,
+            target=merge_strings([target]),
+            is_done=bool(target),
+            is_doubted=is_doubted,
+        )
         made.is_valid = lambda text: style is None or has_same_arguments(style, source, text)
         return made
 
@@ -127,10 +151,10 @@ def _units(entry: polib.POEntry, n_forms: int) -> Iterator[Unit]:
     for form in sorted({*entry.msgstr_plural, *range(n_forms)}):
         # The first of three and more serves 21 or 101, too: it names the number if the plural does.
         is_plural = form > 0 or n_forms == 1 or (n_forms > 2 and is_counted)
-        # Two or more forms have the same source, so that a memory must know which one an entry is.
-        name = Context(f"{context}[{form}]") if is_plural and n_forms > 2 else context
-        source, target = (
-            entry.msgid_plural if is_plural else entry.msgid,
-            entry.msgstr_plural.get(form, ""),
-        )
+        source = entry.msgid_plural if is_plural else entry.msgid
+        target = entry.msgstr_plural.get(form, "")
+        name = context
+        if is_plural and n_forms > 2:
+            # Several forms have the same source: a memory must know which one an entry is.
+            name = Context(f"{context}[{form}]")
         yield unit(source, target, name, partial(entry.msgstr_plural.__setitem__, form))

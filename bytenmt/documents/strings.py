@@ -1,5 +1,7 @@
-"""String files of programs: Android's resources, Java's .properties, Fluent and DTD by moz.l10n,
-ini by iniparse, and Apple's .strings.
+"""String files of programs.
+
+Android's resources, Java's .properties, Fluent and DTD are read by moz.l10n, ini by iniparse, and
+Apple's .strings here.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from bytenmt.documents.unit import (
 )
 from bytenmt.errors import DataError
 
-# Apple's strings: "key" = "value"; with comments. A bare word is a string, too.
+# Apple's strings: "key" = "value"; with comments. A bare word is a string as well.
 APPLE_SPACE = r"(?:\s+|//[^\n]*|/\*.*?\*/)*+"
 APPLE_STRING = rf'{APPLE_SPACE}("[^"\\]*+(?:\\.[^"\\]*+)*+"|[\w$/:.-]+){APPLE_SPACE}'
 APPLE_ENTRY = re.compile(f"{APPLE_STRING}(?:={APPLE_STRING})?;", re.DOTALL)
@@ -39,79 +41,98 @@ SURROGATES = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGN
 LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "a": "\a", "b": "\b", "v": "\v"}
 
 
-def read_mozilla(data: bytes, options: ReadOptions) -> Document:
-    """Read a file of options.format, one that moz.l10n knows: "android", "properties", "fluent" or
-    "dtd".
+def read_android(data: bytes, _: ReadOptions) -> Document:
+    """Read Android's resources: a unit for each string without translatable="false"."""
+    return _read_mozilla(EditedText(data), Format.android)
 
-    Each message, attribute and variant is a unit, except those with translatable="false". A
-    .properties file that is not UTF-8 (since Java 9) is read as Latin-1. Raises DataError and
-    ValueError.
+
+def read_fluent(data: bytes, _: ReadOptions) -> Document:
+    """Read Fluent: a unit for each message, attribute and variant. Raises DataError, ValueError."""
+    return _read_mozilla(EditedText(data), Format.fluent)
+
+
+def read_dtd(data: bytes, _: ReadOptions) -> Document:
+    """Read a DTD: a unit for the value of each entity. Raises DataError and ValueError."""
+    return _read_mozilla(EditedText(data), Format.dtd)
+
+
+def read_properties(data: bytes, _: ReadOptions) -> Document:
+    """Read Java's .properties: a unit for each value. Raises DataError and ValueError.
+
+    A file that is not UTF-8 (since Java 9) is read as Latin-1.
     """
-    moz_format = Format[options.format]
     try:
         file = EditedText(data)
     except DataError:
-        if moz_format is not Format.properties:
-            raise
         file = EditedText(data, "latin-1")
+    return _read_mozilla(file, Format.properties)
+
+
+def _read_mozilla(file: EditedText, moz_format: Format) -> Document:
+    """Read a file by moz.l10n: a unit for each pattern of texts and placeholders."""
+    is_java = moz_format is Format.properties
     text = SURROGATES.sub(
         lambda pair: bytes.fromhex(pair[1] + pair[2]).decode("utf-16-be"), file.text
     )
     resource = parse_resource(moz_format, text)
     units = list[Unit]()
     for entry in resource.all_entries():
+        if entry.get_meta("translatable") == "false":
+            continue
         place = f"line {entry.linepos.key}" if entry.linepos else ".".join(entry.id)
         for key, message in (("", entry.value), *entry.properties.items()):
             name = ".".join(filter(None, (*entry.id, key)))
-            for _, pattern in message:
-                unit = _pattern_unit(pattern, place, name, moz_format is Format.properties)
-                units += [unit] if entry.get_meta("translatable") != "false" else []
+            units += [_pattern_unit(pattern, place, name, is_java) for _, pattern in message]
 
     def dump() -> bytes:
         # A .properties file in ASCII or Latin-1 stays so; escapes serve for the rest.
-        if moz_format is Format.properties and (file.encoding == "latin-1" or file.text.isascii()):
+        if is_java and (file.encoding == "latin-1" or file.text.isascii()):
             return file.encoded("".join(properties_serialize(resource, "iso-8859-1")))
         return file.encoded("".join(serialize_resource(resource)))
 
     return Document(units, dump)
 
 
-def _pattern_unit(pattern: list[Any], place: str, name: str, is_of_java: bool) -> Unit:
+def _pattern_unit(pattern: list[Any], place: str, name: str, is_java: bool) -> Unit:
     """Return the unit of a pattern of moz.l10n, a list of texts and placeholders.
 
-    is_of_java: whether an apostrophe in a text with {0} may be doubled, as MessageFormat wants it.
+    is_java: whether an apostrophe in a text with {0} may be doubled, as MessageFormat wants it.
     """
     for item in pattern:
-        if (
-            isinstance(item, Expression) and item.function == "html"
-        ):  # whose escapes moz.l10n leaves
+        if isinstance(item, Expression) and item.function == "html":
+            # moz.l10n leaves its escapes.
             item.arg = re.sub(r"\\(.)", r"\1", str(item.arg))
     text = "".join(part for part in pattern if isinstance(part, str))
-    is_doubled = is_of_java and re.search(r"\{\d", text) and ("''" in text or "'" not in text)
-    codes = pair_codes(
-        part.replace("''", "'" if is_doubled else "''") if isinstance(part, str) else _tag(part)
-        for part in pattern
-    )
+    apostrophe = "'"
+    if is_java and re.search(r"\{\d", text) and ("''" in text or "'" not in text):
+        apostrophe = "''"
+    parts = list[str | Tag]()
+    for item in pattern:
+        parts.append(item.replace(apostrophe, "'") if isinstance(item, str) else _tag(item))
+    codes = pair_codes(parts)
     items = dict(zip(codes, pattern, strict=True))
 
     def write(parts: CodedText, _: bool) -> None:
-        pattern[:] = [
-            # moz.l10n does not escape the end of CDATA.
-            part.replace("'", "''" if is_doubled else "'").replace("]]>", "]] >")
-            if isinstance(part, str)
-            else items[part]
-            for part in parts
-        ]
+        pattern.clear()
+        for part in parts:
+            if isinstance(part, str):
+                # moz.l10n does not escape the end of CDATA.
+                pattern.append(part.replace("'", apostrophe).replace("]]>", "]] >"))
+            else:
+                pattern.append(items[part])
 
     return Unit(codes, write, place, name)
 
 
 def _tag(item: Expression | Markup) -> Tag:
-    if isinstance(item, Markup):
-        sign = "/" if item.kind == "close" else ""
-        return Tag(f"<{sign}{item.name}>", "" if item.kind == "standalone" else item.name, not sign)
-    text = item.attributes.get("source", item.arg)
-    return parse_tag(text if isinstance(text, str) and not item.options else repr(item))
+    if not isinstance(item, Markup):
+        text = item.attributes.get("source", item.arg)
+        return parse_tag(text if isinstance(text, str) and not item.options else repr(item))
+    if item.kind == "standalone":
+        return Tag(f"<{item.name}>")
+    if item.kind == "close":
+        return Tag(f"</{item.name}>", item.name, False)
+    return Tag(f"<{item.name}>", item.name, True)
 
 
 def read_ini(data: bytes, _: ReadOptions) -> Document:
@@ -131,25 +152,25 @@ def read_ini(data: bytes, _: ReadOptions) -> Document:
 
 
 def read_apple(data: bytes, _: ReadOptions) -> Document:
-    """Read Apple's .strings: a unit for the value of each "key" = "value"; entry. Raises DataError."""
+    """Read Apple's .strings: a unit for the value of each "key" = "value";. Raises DataError."""
     if data.startswith((b"bplist", b"<?xml", b"<plist")):
         raise DataError("a property list: convert it to JSON, such as by plutil -convert json")
     file = EditedText(data)
-    units, position = list[Unit](), 0
+    units = list[Unit]()
+    position = 0
     while entry := APPLE_ENTRY.match(file.text, position):
-        units += [_apple_unit(file, entry)] if entry[2] else []  # a key without a value is its own
+        if entry[2]:  # a key without a value is its own value
+            units.append(_apple_unit(file, entry))
         position = entry.end()
-    position += len(re.match(APPLE_SPACE, file.text[position:], re.DOTALL)[0])  # type: ignore[index]
+    if space := re.match(APPLE_SPACE, file.text[position:], re.DOTALL):
+        position += space.end()
     if position < len(file.text):
         raise DataError(f'{file.line(position)}: expected "key" = "value";')
     return Document(units, file.dump)
 
 
 def _apple_unit(file: EditedText, entry: re.Match[str]) -> Unit:
-    key, source = (
-        APPLE_ESCAPE.sub(_unescaped, literal[1:-1]) if literal[0] == '"' else literal
-        for literal in entry.groups()
-    )
+    key, source = map(_apple_value, entry.groups())
 
     def put(text: str) -> None:
         text = text.replace("\\", "\\\\").replace('"', '\\"')
@@ -162,5 +183,13 @@ def _apple_unit(file: EditedText, entry: re.Match[str]) -> Unit:
     return unit
 
 
+def _apple_value(literal: str) -> str:
+    if not literal.startswith('"'):
+        return literal
+    return APPLE_ESCAPE.sub(_unescaped, literal[1:-1])
+
+
 def _unescaped(escape: re.Match[str]) -> str:
-    return chr(int(escape[1], 16)) if escape[1] else LETTERS.get(escape[2], escape[2])
+    if escape[1]:
+        return chr(int(escape[1], 16))
+    return LETTERS.get(escape[2], escape[2])

@@ -1,89 +1,133 @@
 """Subtitles, SRT and WebVTT: a unit for the text of each cue.
 
 The lines of a cue are one sentence or two, broken to fit a screen: they are translated together,
-and broken again into as many. Lines that begin with a dash, which are of several speakers, are
-translated one by one, behind their dashes.
+and broken again into as many. A line that begins with a dash or with the name of a speaker in
+capitals begins a turn of its own, and dash and name stay. Libraries read the files, of which only
+translated texts are replaced.
 """
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from html import unescape
-from typing import Any
 
 import srt
 import webvtt
 
-from bytenmt.documents.unit import CodedText, Document, EditedText, ReadOptions, Unit, split_codes
+from bytenmt.documents.unit import (
+    CodedText,
+    Document,
+    EditedText,
+    ReadOptions,
+    Unit,
+    map_strings,
+    split_codes,
+)
 from bytenmt.errors import DataError
 from bytenmt.sentinels import Code
 
 TAG = re.compile(r"</?[A-Za-z][^<>]*>|</>|<[\d:.]+>|<>|\{\\[^{}]*\}")
+ARROW = re.compile(r"-[ -] *>")  # between the times of a cue
 TIME = re.compile(r"\s*+(?:\d++:)?\d++:\d\d[,.]\d")
-DASH = re.compile(r"(?:\s++|<[^<>]*+>|\{\\[^{}]*+\})*+[-\u2013\u2014]++\s*+(?=\S)")
+LINE_BREAK = re.compile(r"\n|\\[Nn]")  # also that of Advanced SubStation Alpha
+# What begins a turn: a dash, or a name such as "ANNA:", behind tags.
+SPEAKER = r"[A-Z][A-Z0-9.' -]*[A-Z0-9.]:(?:</[a-z]+>)?\s++"
+MARKUP = r"(?:\s++|<[^<>]*+>|\{\\[^{}]*+\})*+"
+HEAD = re.compile(rf"{MARKUP}(?:(?:[-\u2013\u2014]++|>>+)\s*+(?:{SPEAKER})?|{SPEAKER})(?=\S)")
+# A sound, such as [door slams], is translated without its sentence.
+SOUND = re.compile(r"^([\[(][^\[\]()]{2,}[\])])\s+(?=\S)|(?<=\S)\s+(\[[^\[\]()]{2,}\])$")
 
 
 def read_srt(data: bytes, _: ReadOptions) -> Document:
     """Read SRT subtitles: a unit for each cue, or each of its speakers. Raises DataError."""
     file = EditedText(data)
     try:
-        cues = list(srt.parse(file.text))
+        cues = [(str(cue.index), cue.content) for cue in srt.parse(file.text)]
     except (srt.SRTParseError, srt.TimestampParseError) as error:
         line = file.line(getattr(error, "expected_start", 0))
         raise DataError(
             f"{line}: expected a number and times as 00:00:01,000 --> 00:00:02,000"
         ) from None
-    units = [
-        unit for cue in cues for unit in _cue_units(cue, "content", cue.content, str(cue.index))
-    ]
-    return Document(units, lambda: file.encoded(srt.compose(cues, reindex=False, strict=False)))
+    return Document(list(_units(file, cues, False)), file.dump)
 
 
 def read_vtt(data: bytes, _: ReadOptions) -> Document:
     """Read WebVTT subtitles: a unit for each cue, or each of its speakers. Raises DataError."""
     file = EditedText(data)
     try:
-        captions = webvtt.from_string(file.text)
+        captions = webvtt.from_string(file.text).captions
     except webvtt.errors.MalformedFileError as error:
         raise DataError(f"not WebVTT: {error}") from None
-    units = [
-        unit
-        for number, cue in enumerate(captions.captions, 1)
-        for unit in _cue_units(cue, "text", cue.raw_text, cue.identifier or str(number))
-    ]
-    return Document(units, lambda: file.encoded(f"{captions.content}\n"))
+    cues = [(cue.identifier or str(n), cue.raw_text) for n, cue in enumerate(captions, 1)]
+    return Document(list(_units(file, cues, True)), file.dump)
 
 
-def _cue_units(cue: Any, attribute: str, text: str, name: str) -> Iterator[Unit]:
-    """Yield the units of a cue: one, or one for each line if speakers take turns. attribute: of its
-    text."""
-    is_vtt = attribute == "text"  # as webvtt names it; srt says "content"
-    has_turns = any(map(DASH.match, text.split("\n")))
-    lines = text.split("\n") if has_turns else [text.replace("\n", " ")]
-    for number, line in enumerate(lines):
-        dash = DASH.match(line) if has_turns else None
-        text_start = dash.end() if dash else 0
-        source = split_codes(line[text_start:], TAG)
+def _units(file: EditedText, cues: Iterable[tuple[str, str]], is_vtt: bool) -> Iterator[Unit]:
+    """Yield the units of cues, given by name and text in the order of the file."""
+    end = 0
+    for name, text in cues:
+        text = text.rstrip()
+        start = _text_start(file.text, end, text)
+        end = start + len(text)
+        yield from _cue_units(file, start, text, name, is_vtt)
+
+
+def _text_start(content: str, position: int, text: str) -> int:
+    """Return where the next text of a cue begins, behind its times."""
+    for arrow in ARROW.finditer(content, position):
+        start = content.find("\n", arrow.end()) + 1
+        if content.startswith(text, start):
+            return start
+    return len(content)
+
+
+def _cue_units(file: EditedText, start: int, text: str, name: str, is_vtt: bool) -> Iterator[Unit]:
+    """Yield the units of a cue: one, or one for each turn of a speaker."""
+    line_break = (LINE_BREAK.findall(text) or ["\n"])[0]
+    turns = _turns(LINE_BREAK.split(text))
+    written = [[head + lines[0], *lines[1:]] for head, lines in turns]
+    for number, (head, lines) in enumerate(turns):
+        source = split_codes(SOUND.sub(r"\1\n\2", " ".join(lines)), TAG)
         if is_vtt:
-            source = tuple(unescape(part) if isinstance(part, str) else part for part in source)
+            source = map_strings(unescape, source)
 
         def write(
-            parts: CodedText, _: bool, number: int = number, text_start: int = text_start
+            parts: CodedText,
+            _: bool,
+            number: int = number,
+            head: str = head,
+            n_lines: int = len(lines),
         ) -> None:
-            made = "".join(_to_markup(part, is_vtt) for part in parts)
-            lines[number] = lines[number][:text_start] + made
-            broken = lines if has_turns else break_lines(made, text.count("\n") + 1)
-            setattr(cue, attribute, "\n".join(broken).replace("\0", " "))
+            made = "".join(_to_markup(part, is_vtt) for part in parts).replace("\n", " ")
+            written[number] = break_lines(head.replace(" ", "\0") + made, n_lines)
+            cue = line_break.join(line for turn in written for line in turn)
+            file.replace(start, start + len(text), cue.replace("\0", " "))
 
         yield Unit(source, write, f"cue {name}", name)
 
 
+def _turns(lines: Iterable[str]) -> list[tuple[str, list[str]]]:
+    """Return the turns of the speakers of a cue: its head, such as a dash, and its lines."""
+    turns = list[tuple[str, list[str]]]()
+    for line in lines:
+        head = HEAD.match(line)
+        if head is not None:
+            turns.append((head[0], [line[head.end() :]]))
+        elif not turns:
+            turns.append(("", [line]))
+        else:
+            turns[-1][1].append(line)
+    return turns
+
+
 def _to_markup(part: str | Code, is_vtt: bool) -> str:
-    """Return a part for the file; a code with zero bytes for its spaces, at which it may not be
-    broken."""
+    """Return a part for the file.
+
+    A code has zero bytes for its spaces, at which a line may not be broken.
+    """
     if isinstance(part, Code):
         return part.text.replace(" ", "\0")
     if is_vtt:
@@ -94,11 +138,13 @@ def _to_markup(part: str | Code, is_vtt: bool) -> str:
 def break_lines(text: str, n: int) -> list[str]:
     """Break a text into at most n lines of about the same length.
 
-    It stays one line if a further line would begin with a time or a dash, which a reader takes for
-    a new cue or speaker.
+    It stays one line if a further line would begin with a time, a dash or a name, which a reader
+    takes for a new cue or speaker.
     """
     width = max(1, len(text) // n)
     wrap = partial(textwrap.wrap, text, break_long_words=False, break_on_hyphens=False)
     while len(lines := wrap(width)) > n:
         width += 1
-    return [text] if any(TIME.match(line) or DASH.match(line) for line in lines[1:]) else lines
+    if any(TIME.match(line) or HEAD.match(line) for line in lines[1:]):
+        return [text]
+    return lines

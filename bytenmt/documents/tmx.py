@@ -17,8 +17,10 @@ REVIEW = "needs-review-translation"
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Read a TMX file: a unit for each <tu> with text in options.pair[0]. Raises DataError without
-    pair."""
+    """Read a TMX file: a unit for each <tu> with text in the source language.
+
+    Raises DataError without options.pair.
+    """
     tree = inline_xml.parse(data, "tmx")
     if options.pair is None:
         raise DataError(
@@ -31,8 +33,7 @@ def read(data: bytes, options: ReadOptions) -> Document:
 
 
 def pairs(file: BinaryIO, pair: tuple[str, str]) -> Iterator[tuple[CodedText, CodedText, str]]:
-    """Yield source, translation and tuid of each <tu> in both languages; the file is read as a
-    stream."""
+    """Yield source, translation and tuid of each <tu> in both languages, reading a stream."""
     for _, element in etree.iterparse(file, tag="{*}tu", **SAFE):
         unit = _unit(element, pair)
         if unit is not None and unit.is_done and not unit.is_doubted:
@@ -48,37 +49,41 @@ def _content(segment: Element) -> InlineContent:
 
 def _variant(unit: Element, language: str) -> Element:
     """Return the variant of a unit in a language: this one, or else one of its regions (de-AT)."""
-    variants = {
-        (variant.get(LANG) or variant.get("lang") or "").lower().replace("_", "-"): variant
-        for variant in reversed([variant for variant in unit if local_name(variant) == "tuv"])
-    }
+    variants = dict[str, Element]()
+    for variant in unit:
+        if local_name(variant) == "tuv":
+            code = variant.get(LANG) or variant.get("lang") or ""
+            variants.setdefault(code.lower().replace("_", "-"), variant)
     wanted = language.lower().replace("_", "-")
-    near = (variant for code, variant in variants.items() if code.split("-")[0] == wanted)
-    return variants.get(wanted, next(near, None))
+    near = [variant for code, variant in variants.items() if code.split("-")[0] == wanted]
+    return variants.get(wanted, near[-1] if near else None)
 
 
 def _unit(element: Element, pair: tuple[str, str]) -> Unit | None:
     """Return the unit of an element <tu>, None where it has no text in the source language."""
-    source, target_variant = _variant(element, pair[0]), _variant(element, pair[1])
-    segment, target = child(source, "seg"), child(target_variant, "seg")
+    source = _variant(element, pair[0])
+    segment = child(source, "seg")
+    target_variant = _variant(element, pair[1])
     if source is None or segment is None or source is target_variant:
         return None
     content = _content(segment)
-    existing = () if target is None else merge_strings(_content(target).source)
-    properties = () if target_variant is None else target_variant.iterchildren("{*}prop")
-    notes = [note for note in properties if note.text == REVIEW]
+    existing: CodedText = ()
+    notes = list[Element]()
+    if target_variant is not None:
+        notes = [note for note in target_variant.iterchildren("{*}prop") if note.text == REVIEW]
+        target = child(target_variant, "seg")
+        existing = () if target is None else merge_strings(_content(target).source)
 
     def write(translation: CodedText, is_doubtful: bool) -> None:
         variant = _variant(element, pair[1])
         if variant is None:
-            variant = etree.SubElement(
-                element, source.tag, {LANG if LANG in source.attrib else "lang": pair[1]}
-            )
-            variant.tail, source.tail = source.tail, element.text
+            attribute = LANG if LANG in source.attrib else "lang"
+            variant = etree.SubElement(element, source.tag, {attribute: pair[1]})
+            variant.tail = source.tail
+            source.tail = element.text
         target_segment = child(variant, "seg")
-        target_segment = (
-            etree.SubElement(variant, segment.tag) if target_segment is None else target_segment
-        )
+        if target_segment is None:
+            target_segment = etree.SubElement(variant, segment.tag)
         inline_xml.set_content(target_segment, content.build(translation))
         for note in notes:
             variant.remove(note)
@@ -87,7 +92,12 @@ def _unit(element: Element, pair: tuple[str, str]) -> Unit | None:
             note.text = REVIEW
             variant.insert(0, note)
 
-    place, name = f"line {segment.sourceline}", element.get("tuid", "")
     return Unit(
-        content.source, write, place, name, existing, bool(to_markup(existing).strip()), bool(notes)
+        content.source,
+        write,
+        f"line {segment.sourceline}",
+        name=element.get("tuid", ""),
+        target=existing,
+        is_done=bool(to_markup(existing).strip()),
+        is_doubted=bool(notes),
     )

@@ -7,66 +7,68 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from bytenmt.decoding.confidence import FORMAT, SURE, UNMET, WORDLESS, Verdict
-from bytenmt.decoding.line_batch import PLACEMENT
-from bytenmt.documents.lines import (
-    UnitLine,
-    has_words,
+from bytenmt.documents.codes import (
+    codes_of,
     keeps_codes,
     keeps_spans,
     nest_pairs,
     pairs_with_words,
-    split_shortcut,
-    split_unit,
 )
+from bytenmt.documents.lines import UnitLine, split_shortcut, split_unit
 from bytenmt.documents.unit import CodedText, Document, Unit, merge_strings, to_markup
+from bytenmt.documents.words import has_words
 from bytenmt.sentinels import Code
+from bytenmt.translation.confidence import FORMAT, SURE, UNMET, WORDLESS, Verdict
+from bytenmt.translation.line_batch import PLACEMENT
 
 if TYPE_CHECKING:
     from bytenmt.documents.memory import TranslationMemory
 
 
 class LineTranslation(NamedTuple):
-    """A translated line: strings and codes (those of UnitLine.parts), and flags: short names of
-    what may be wrong with it, such as "unsure" or "loop", the keys of confidence.REASONS."""
+    """A translated line."""
 
+    # Strings, and the codes of UnitLine.parts.
     parts: Sequence[str | Code]
+    # Short names of what may be wrong with it, such as "unsure" or "loop": keys of
+    # confidence.REASONS.
     flags: Sequence[str] = ()
 
 
 @dataclass
 class TranslationReport:
-    """The counts of units, and notes on some of them, that `translate` returns.
+    """The counts of units, and notes on some of them, that `translate` returns."""
 
-    counts: the number of units by "translated" (with its subsets "from the memory" and "to
-    review"), "translated before", "fuzzy before", "without words", "without a translation" and
-    "untranslated (ICU)".
-    notes: place and reason of each unit that people should look at.
-    """
-
+    # The number of units by "translated" (with its subsets "from the memory" and "to review"),
+    # "translated before", "fuzzy before", "without words", "without a translation" and
+    # "untranslated (ICU)".
     counts: Counter[str] = field(default_factory=Counter)
+    # Place and reason of each unit that people should look at.
     notes: list[tuple[str, str]] = field(default_factory=list)
 
 
 def lines_to_translate(
     document: Document, overwrite: bool = False, memory: TranslationMemory | None = None
 ) -> list[CodedText]:
-    """Return UnitLine.parts of each distinct line that a model must translate, in order of the
-    document.
+    """Return UnitLine.parts of each distinct line that a model must translate, in order.
 
     overwrite: include units that are translated already. memory: units that it can translate are
     left out.
     """
     lines = dict[CodedText, None]()
     for unit in document.units:
-        is_wanted = overwrite or not unit.is_done
-        if is_wanted and not (memory and memory.match(unit.parts, unit.name)):
-            for piece in split_unit(unit.parts):
-                if isinstance(piece, UnitLine) and not (
-                    memory and memory.match(piece.parts, unit.name)
-                ):
-                    lines[piece.parts] = None
+        if unit.is_done and not overwrite:
+            continue
+        if memory and memory.match(unit.parts, unit.name):
+            continue
+        for line in _lines_of(split_unit(unit.parts)):
+            if not (memory and memory.match(line.parts, unit.name)):
+                lines[line.parts] = None
     return list(lines)
+
+
+def _lines_of(pieces: Sequence[UnitLine | CodedText]) -> list[UnitLine]:
+    return [piece for piece in pieces if isinstance(piece, UnitLine)]
 
 
 def translate(
@@ -98,43 +100,61 @@ def _translate_unit(
     memory: TranslationMemory | None,
     report: TranslationReport,
 ) -> None:
+    """Put a unit together from the translations of its lines, and write it."""
     pieces = split_unit(unit.parts)
-    sources = [piece.parts for piece in pieces if isinstance(piece, UnitLine)]
-    stored = [memory.match(source, unit.name) if memory else None for source in sources]
-    lines = [
-        LineTranslation(match) if match else translations[source]
-        for source, match in zip(sources, stored, strict=True)
-    ]
-    if not pieces or not all(to_markup(line.parts).strip() for line in lines):
-        kind = "without a translation" if pieces else "untranslated (ICU)"
-        report.counts[kind] += 1
-        report.notes.append((unit.place, kind))
+    lines = list[LineTranslation]()
+    n_stored = 0
+    for line in _lines_of(pieces):
+        if memory and (match := memory.match(line.parts, unit.name)):
+            lines.append(LineTranslation(match))
+            n_stored += 1
+        else:
+            lines.append(translations[line.parts])
+    if not pieces:
+        _leave(unit, "untranslated (ICU)", report)
+    elif not all(to_markup(line.parts).strip() for line in lines):
+        _leave(unit, "without a translation", report)
     elif not lines:
         report.counts["without words"] += 1
-        if unit.target is not None and (
-            unit.target != unit.parts or not unit.is_done or unit.is_doubted
-        ):
-            unit.write(unit.parts, False)
+        if unit.target is not None:
+            _store(unit, unit.parts, False)
     else:
         following = iter(lines)
         parts = list[str | Code]()
         for piece in pieces:
-            parts += piece.restore(next(following).parts) if isinstance(piece, UnitLine) else piece
-        flags = [flag for line in lines for flag in line.flags]
-        if all(stored):
+            if isinstance(piece, UnitLine):
+                parts += piece.restore(next(following).parts)
+            else:
+                parts += piece
+        if n_stored == len(lines):
             report.counts["from the memory"] += 1
+        flags = [flag for line in lines for flag in line.flags]
         _write(unit, merge_strings(parts), flags, report)
 
 
+def _leave(unit: Unit, reason: str, report: TranslationReport) -> None:
+    """Note that a unit is not translated."""
+    report.counts[reason] += 1
+    report.notes.append((unit.place, reason))
+
+
+def _store(unit: Unit, parts: CodedText, is_doubtful: bool) -> None:
+    """Write a translation into the file, unless the file has it already as a finished one."""
+    if parts != unit.target or not unit.is_done or unit.is_doubted:
+        unit.write(parts, is_doubtful)
+
+
 def _write(unit: Unit, parts: CodedText, flags: list[str], report: TranslationReport) -> None:
-    """Put a translation into its document and into a report. Codes that it lacks are put at its
-    end."""
+    """Judge a translation, put it into its document and count it in a report.
+
+    Codes that it lacks are put at its end.
+    """
     if not keeps_spans(unit.parts, parts):
         flags.append(UNMET)
     if not keeps_codes(unit.parts, parts):
         flags.append(UNMET)
         texts = [part for part in parts if isinstance(part, str)]
-        parts = merge_strings([*texts, *(part for part in unit.parts if isinstance(part, Code))])
+        parts = merge_strings([*texts, *codes_of(unit.parts)])
     if not has_words(split_shortcut(parts)[0]) and has_words(split_shortcut(unit.parts)[0]):
         flags.append(WORDLESS)
     parts = nest_pairs(unit.parts, parts)
@@ -151,5 +171,4 @@ def _write(unit: Unit, parts: CodedText, flags: list[str], report: TranslationRe
         report.notes.append(
             (place, f"to review: {verdict.level}: {'; '.join(verdict.reasons)}: {pair}")
         )
-    if parts != unit.target or not unit.is_done or unit.is_doubted:
-        unit.write(parts, verdict.level != SURE)
+    _store(unit, parts, verdict.level != SURE)

@@ -21,50 +21,54 @@ CodedText = tuple[str | Code, ...]
 
 
 class Tag(NamedTuple):
-    """An inline code as it is read, before `pair_codes` matches opening with closing ones and
-    returns Codes.
+    """An inline code as it is read; `pair_codes` matches opening tags with closing ones."""
 
-    text: its markup. key: the same string for an opening tag and its closing one, such as the
-    element's name; empty for a code that stands alone. opens: whether it is an opening tag; without
-    meaning if key is empty.
-    """
-
+    # Its markup.
     text: str
+    # The same string for an opening tag and its closing one, such as the element's name; empty for
+    # a code that stands alone.
     key: str = ""
+    # Whether it is an opening tag; without meaning if key is empty.
     opens: bool = False
 
 
 def pair_codes(parts: Iterable[str | Tag]) -> list[str | Code]:
-    """Replace each Tag by a Code, whose `pair` tells which opening and closing tags belong
-    together.
+    """Replace each Tag by a Code, whose `pair` tells which opening and closing tags match.
 
     The list is as long as `parts`; the number of a pair is the index of its opening tag. Tags
     without a partner stand alone. Pairs do not cross: of two that do, only the one that ends first
     stays a pair.
     """
     read = list(parts)
-    opening_of = match_pairs(
-        None if isinstance(part, str) or not part.key else part[1:] for part in read
-    )
+    keys = list[tuple[str, bool] | None]()
+    for part in read:
+        keys.append((part.key, part.opens) if isinstance(part, Tag) and part.key else None)
+    opening_of = match_pairs(keys)
     pair_of = opening_of | {opening: opening for opening in opening_of.values()}
-    return [
-        part if isinstance(part, str) else Code(part.text, pair, pair == index)
-        for index, part in enumerate(read)
-        for pair in [pair_of.get(index, -1)]
-    ]
+    coded = list[str | Code]()
+    for index, part in enumerate(read):
+        if isinstance(part, Tag):
+            pair = pair_of.get(index, -1)
+            coded.append(Code(part.text, pair, pair == index))
+        else:
+            coded.append(part)
+    return coded
 
 
 def merge_strings(parts: Iterable[str | Code]) -> CodedText:
     """Join adjacent strings and leave out empty ones; codes stay where they are."""
-    from bytenmt.decoding.kept_spans import merge_texts  # here: --help does without NumPy
+    from bytenmt.translation.kept_spans import merge_texts  # here: --help does without NumPy
 
     return tuple(merge_texts(parts))
 
 
 def split_codes(text: str, pattern: re.Pattern[str]) -> CodedText:
-    """Split a text into strings and codes: each match of the pattern is a code, tags are paired by
-    name."""
-    parts, last = list[str | Tag](), 0
+    """Split a text into strings and codes: each match of the pattern is a code.
+
+    Tags are paired by their names.
+    """
+    parts = list[str | Tag]()
+    last = 0
     for match in pattern.finditer(text):
         parts += [text[last : match.start()], parse_tag(match[0])]
         last = match.end()
@@ -88,6 +92,11 @@ def to_markup(parts: Iterable[str | Code]) -> str:
     return "".join(part if isinstance(part, str) else part.text for part in parts)
 
 
+def map_strings(change: Callable[[str], str], parts: Iterable[str | Code]) -> CodedText:
+    """Return parts with `change` applied to each string; codes stay as they are."""
+    return tuple(change(part) if isinstance(part, str) else part for part in parts)
+
+
 def primary(code: str) -> str:
     """Return the language of a code without region and script: "de" of de-AT and de_AT."""
     return re.split("[-_]", code.lower())[0]
@@ -106,31 +115,31 @@ def text_writer(put: Callable[[str], object]) -> Callable[[CodedText, bool], Non
 
 
 class Context(str):
-    """A name of a unit that tells its meaning, as msgctxt of PO does: other units mean something
-    else."""
+    """A name of a unit that tells its meaning, such as msgctxt of PO.
+
+    Units with the same source and another context mean something else.
+    """
 
 
 @dataclass(eq=False)
 class Unit:
-    """A text of a document that is translated as a whole, such as a paragraph or a message of a
-    program.
+    """A text of a document that is translated as a whole, such as a paragraph or a message."""
 
-    `write` stores its translation in the document; `target` is the one that the file has already.
-    is_valid: returns whether a program could use a translation, such as one with the same %s as the
-    source.
-    """
-
-    source: Iterable[str | Code]  # the text, with inline codes such as tags; see `parts`
-    write: Callable[
-        [CodedText, bool], None
-    ]  # the bool: whether people should review the translation
-    place: str  # where the unit stands in the file, for messages, such as "line 12"
-    name: str = (
-        ""  # its id, context or key in the file: tells units with the same source apart in a memory
-    )
-    target: CodedText | None = None  # empty for no translation; None in formats of one language
-    is_done: bool = False  # whether the file's translation is finished, so that it stays
-    is_doubted: bool = False  # whether the file marks its translation for review
+    # The text, with inline codes such as tags; see `parts`.
+    source: Iterable[str | Code]
+    # Stores a translation in the document; the bool: whether people should review it.
+    write: Callable[[CodedText, bool], None]
+    # Where the unit stands in the file, for messages, such as "line 12".
+    place: str
+    # Its id, context or key in the file: tells units with the same source apart in a memory.
+    name: str = ""
+    # The translation that the file has, empty for none; None in formats of one language.
+    target: CodedText | None = None
+    # Whether the file's translation is finished, so that it stays.
+    is_done: bool = False
+    # Whether the file marks its translation for review.
+    is_doubted: bool = False
+    # Returns whether a program could use a translation, such as one with the same %s as the source.
     is_valid: Callable[[str], bool] = lambda translation: True
 
     @cached_property
@@ -144,27 +153,26 @@ class Document:
     """A parsed file: the units to translate, and a function that makes the translated file."""
 
     units: Iterable[Unit]
-    dump: Callable[
-        [], bytes
-    ]  # returns the bytes of the file, with the translations that Unit.write stored
-    targets: Sequence[str] = ()  # the target languages that the file declares, "" where it does not
+    # Returns the bytes of the file, with the translations that Unit.write stored.
+    dump: Callable[[], bytes]
+    # The target languages that the file declares, "" where it does not.
+    targets: Sequence[str] = ()
 
 
 class ReadOptions(NamedTuple):
-    """Options for reading a file as a Document; only tables use the columns, and TMX needs the
-    pair.
+    """Options for reading a file as a Document; only tables use the columns.
 
     A file that declares its language declares the target one afterwards.
     """
 
-    format: str  # name of the format, a key of formats.FORMATS
-    pair: tuple[str, str] | None = None  # source and target language
-    column: str | None = (
-        None  # the column to translate, by name in the first row or by number from 1
-    )
-    into: str | None = (
-        None  # the column for the translations; None: they replace the texts of `column`
-    )
+    # Name of the format, a key of formats.FORMATS.
+    format: str
+    # Source and target language; needed by formats whose files have several languages.
+    pair: tuple[str, str] | None = None
+    # The column to translate, by name in the first row or by number from 1.
+    column: str | None = None
+    # The column for the translations; None: they replace the texts of `column`.
+    into: str | None = None
 
     def target_to_declare(self, declared: str | None) -> str | None:
         """Return the target language if the file must be changed to declare it, else None.
@@ -174,10 +182,11 @@ class ReadOptions(NamedTuple):
         """
         if self.pair is None:
             return None
-        folded, wanted = (
-            language.lower().replace("_", "-") for language in (declared or "", self.pair[1])
-        )
-        return None if folded == wanted or folded.startswith(f"{wanted}-") else self.pair[1]
+        current = (declared or "").lower().replace("_", "-")
+        wanted = self.pair[1].lower().replace("_", "-")
+        if current == wanted or current.startswith(f"{wanted}-"):
+            return None
+        return self.pair[1]
 
 
 class EditedText:
@@ -188,10 +197,10 @@ class EditedText:
     """
 
     def __init__(self, data: bytes, declared: str | None = None) -> None:
-        """Decode a file by its byte order mark, else by the encoding that it declares (None:
-        UTF-8).
+        """Decode a file by its byte order mark, else by the encoding that it declares.
 
-        Raises DataError if its bytes are invalid in that encoding, or the encoding is unknown.
+        declared: None for UTF-8. Raises DataError if the bytes are invalid in that encoding, or the
+        encoding is unknown.
         """
         marked = (name for name, mark in BYTE_ORDER_MARKS.items() if data.startswith(mark))
         self.encoding = next(marked, declared or "utf-8")
@@ -213,7 +222,7 @@ class EditedText:
             self.text = self.text.replace("\r\n", "\n")
 
     def line(self, position: int) -> str:
-        """Return the line of the character text[position] for messages: "line 12", counted from 1."""
+        """Return the line of the character text[position] for messages: "line 12", from 1."""
         if not self._line_ends:
             self._line_ends = [match.start() for match in re.finditer("\n|$", self.text)]
         return f"line {bisect_left(self._line_ends, position) + 1}"
@@ -224,15 +233,18 @@ class EditedText:
 
     def dump(self) -> bytes:
         """Return the bytes of the file with all replacements. Raises UnicodeEncodeError."""
-        pieces, last = list[str](), 0
+        pieces = list[str]()
+        last = 0
         for (start, end), text in sorted(self._edits.items()):
             pieces += [self.text[last:start], text]
             last = end
         return self.encoded("".join([*pieces, self.text[last:]]))
 
     def encoded(self, text: str, errors: str = "strict") -> bytes:
-        """Return any text as bytes in the encoding and line ends of the file. errors: as in
-        str.encode."""
-        return (text.replace("\n", "\r\n") if self._has_crlf else text).encode(
-            self.encoding, errors
-        )
+        """Return any text as bytes in the encoding and line ends of the file.
+
+        errors: as in str.encode.
+        """
+        if self._has_crlf:
+            text = text.replace("\n", "\r\n")
+        return text.encode(self.encoding, errors)

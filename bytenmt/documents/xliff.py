@@ -27,9 +27,11 @@ from bytenmt.documents.unit import (
 from bytenmt.errors import DataError
 
 CODES = ("ph", "it", "x", "cp", "ut")  # with their content; ut is TMX's
-OPENING, CLOSING = ("bpt", "bx", "sc", "sm"), ("ept", "ex", "ec", "em")
-NOT_YET = ("new", "needs-translation", "initial")  # states of a target that is no translation
-DOUBTED, TRANSLATED = "needs-review-translation", "translated"
+OPENING = ("bpt", "bx", "sc", "sm")
+CLOSING = ("ept", "ex", "ec", "em")
+NOT_YET = ("new", "needs-translation", "initial")  # states of a target that is not a translation
+DOUBTED = "needs-review-translation"
+TRANSLATED = "translated"
 # Version 2 has no state for this, but lets tools name some of their own.
 SUB_STATE = "bytenmt:needs-review"
 ANGULAR = re.compile(r"(START|CLOSE)_(.*?)(?:_\d+)?")  # the id of an <x/>, such as START_TAG_SPAN_1
@@ -50,134 +52,167 @@ def read(data: bytes, options: ReadOptions) -> Document:
     for element, before in zip(elements, declared, strict=True):
         if language := options.target_to_declare(before):
             element.set(target, language)
-    holders = root.iter("{*}segment" if is_version_2 else "{*}trans-unit")
-    units = [unit for holder in holders for unit in _units(holder)]
+    holders = [_Holder(element) for element in root.iter("{*}trans-unit")]
+    if is_version_2:
+        holders = [_Version2Holder(element) for element in root.iter("{*}segment")]
+    units = [unit for holder in holders for unit in holder.units()]
     return Document(units, lambda: inline_xml.dump(tree, data), declared)
 
 
 def _content(element: Element) -> InlineContent:
     """Return the content of a source, a target or one of their segments."""
     is_preserved = inline_xml.inherited_attribute(element, SPACE) == "preserve"
-    return InlineContent(
-        element.text, element, as_code, str if is_preserved else inline_xml.unwrap_lines
-    )
+    normalise = str if is_preserved else inline_xml.unwrap_lines
+    return InlineContent(element.text, element, as_code, normalise)
 
 
 def as_code(element: Element) -> Tag | None:
-    """Return the Tag for an element of XLIFF or TMX that is one code with its content, None for
-    others."""
-    name, number = local_name(element), element.get("id", "")
+    """Return the Tag for an element of XLIFF or TMX that is one code with its content, or None."""
+    name = local_name(element)
+    number = element.get("id", "")
     if name in OPENING or name in CLOSING:
         key = element.get("startRef") or element.get("rid") or element.get("i") or number
         return as_tag(element, f"{name[-1]}{key}", name in OPENING)
-    angular = ANGULAR.fullmatch(number) if name == "x" else None
-    if angular is not None:
+    if name == "x" and (angular := ANGULAR.fullmatch(number)):
         return as_tag(element, angular[2], angular[1] == "START")
     is_kept = element.get("mtype") == "protected" or element.get("translate") == "no"
-    return as_tag(element) if name in CODES or (name == "mrk" and is_kept) else None
+    if name in CODES or (name == "mrk" and is_kept):
+        return as_tag(element)
+    return None
 
 
-def _units(holder: Element) -> Iterator[Unit]:
-    """Yield the units of a holder: a trans-unit, or a segment of version 2."""
-    is_version_2 = local_name(holder) == "segment"
-    source, target, segmented = (child(holder, name) for name in ("source", "target", "seg-source"))
-    if source is None or inline_xml.inherited_attribute(holder, "translate") == "no":
-        return
-    # 1) The source is translated, or each of its segments where there is no target without
-    # segments.
-    segments, target_segments, new_segments = (
-        _segments(segmented),
-        _segments(target),
-        list[Element](),
-    )
-    has_text = target is not None and bool("".join(target.itertext()).strip())
-    is_whole = not segments or (has_text and not target_segments)
-    existing_of = (
-        {None: target} if is_whole else {segment.get("mid"): segment for segment in target_segments}
-    )
+class _Holder:
+    """A <trans-unit> of version 1.2, whose source and target may be segmented."""
 
-    # 2) A translation needs its element in the target, which gets the form of a segmented source
-    # once.
-    def make(number: int) -> Element:
-        whole = _make_target(holder, source if segmented is None else segmented)
-        if is_whole:
-            return whole
-        if not new_segments:
-            empty = etree.Element("empty")
-            contents = [
-                deepcopy(existing_of.get(segment.get("mid"), empty)) for segment in segments
-            ]
-            inline_xml.set_content(whole, deepcopy(segmented))
-            new_segments.extend(_segments(whole))
-            for segment, content in zip(new_segments, contents, strict=True):
-                inline_xml.set_content(segment, content)
-        return new_segments[number]
+    def __init__(self, element: Element) -> None:
+        self.element = element
+        self._source = child(element, "source")
+        self._segmented = child(element, "seg-source")
+        self._target = child(element, "target")
+        self._segments = _segments(self._segmented)
+        # The source is translated as a whole where a target without segments has a text.
+        target_segments = _segments(self._target)
+        has_text = self._target is not None and "".join(self._target.itertext()).strip() != ""
+        self._is_whole = not self._segments or (has_text and not target_segments)
+        # What the target has for each segment, by its mid; for the whole, by None.
+        self._existing: dict[str | None, Element] = {None: self._target}
+        if not self._is_whole:
+            self._existing = {segment.get("mid"): segment for segment in target_segments}
+        # The segments of a target that has been made anew.
+        self._new_segments = list[Element]()
+        # Whether a translation must be reviewed, by the number of its segment.
+        self._is_doubted = dict[int, bool]()
 
-    # 3) The state is kept at the segment of version 2, else at the target.
-    with_state = holder if is_version_2 else target
-    state = "" if with_state is None else with_state.get("state", "")
-    is_doubted = state.startswith("needs-") or "needs-review" in holder.get("subState", "")
-    doubted = dict[int, bool]()  # by the number of a segment
-    for number, segment in enumerate([source] if is_whole else segments):
-        content, existing, mid = (
-            _content(segment),
-            existing_of.get(segment.get("mid")),
-            segment.get("mid"),
-        )
+    def units(self) -> Iterator[Unit]:
+        """Yield the units to translate: the source, or each of its segments."""
+        if (
+            self._source is None
+            or inline_xml.inherited_attribute(self.element, "translate") == "no"
+        ):
+            return
+        for number, segment in enumerate([self._source] if self._is_whole else self._segments):
+            yield self._unit(number, segment)
+
+    def _unit(self, number: int, segment: Element) -> Unit:
+        content = _content(segment)
+        existing = self._existing.get(segment.get("mid"))
         parts = () if existing is None else merge_strings(_content(existing).source)
+        state = self._state()
+        is_doubted = state.startswith("needs-") or self._has_sub_state()
+        self._is_doubted[number] = is_doubted and bool(parts)
+        # An unapproved copy of the source is not a translation.
+        is_confirmed = bool(state) or self.element.get("approved") == "yes"
+        is_changed = merge_strings(content.source) != parts or is_confirmed
 
-        def write(
-            translation: CodedText,
-            is_doubtful: bool,
-            number: int = number,
-            content: InlineContent = content,
-        ) -> None:
-            inline_xml.set_content(make(number), content.build(translation))
-            doubted[number] = is_doubtful
-            holder.attrib.pop("subState" if is_version_2 else "approved", None)
-            if is_version_2:
-                holder.set("state", "initial" if is_doubtful else TRANSLATED)
-                holder.attrib.update({"subState": SUB_STATE} if is_doubtful else {})
-            else:
-                child(holder, "target").set(
-                    "state", DOUBTED if any(doubted.values()) else TRANSLATED
-                )
+        def write(translation: CodedText, is_doubtful: bool) -> None:
+            inline_xml.set_content(self._make_target(number), content.build(translation))
+            self._is_doubted[number] = is_doubtful
+            self._set_state(is_doubtful)
 
-        doubted[number] = is_doubted and bool(parts)
-        # An unapproved copy of the source is no translation.
-        is_changed = (
-            merge_strings(content.source) != parts or bool(state) or holder.get("approved") == "yes"
-        )
-        yield Unit(
+        return Unit(
             content.source,
             write,
             f"line {segment.sourceline}",
-            "/".join(filter(None, (holder.get("id") or holder.getparent().get("id"), mid))),
+            self._name(segment),
             target=parts,
             is_done=bool(to_markup(parts).strip()) and state not in NOT_YET and is_changed,
             is_doubted=is_doubted,
         )
 
+    def _name(self, segment: Element) -> str:
+        number = self.element.get("id") or self.element.getparent().get("id")
+        return "/".join(filter(None, (number, segment.get("mid"))))
+
+    def _state(self) -> str:
+        return "" if self._target is None else str(self._target.get("state", ""))
+
+    def _has_sub_state(self) -> bool:
+        return "needs-review" in self.element.get("subState", "")
+
+    def _set_state(self, _: bool) -> None:
+        """Tell whether the target, with all its segments, must be reviewed."""
+        self.element.attrib.pop("approved", None)
+        state = DOUBTED if any(self._is_doubted.values()) else TRANSLATED
+        child(self.element, "target").set("state", state)
+
+    def _make_target(self, number: int) -> Element:
+        """Return the element for the translation of a segment, or of the whole source.
+
+        A target gets the form of a segmented source once.
+        """
+        after = self._source if self._segmented is None else self._segmented
+        whole = _make_target(self.element, after)
+        if self._is_whole:
+            return whole
+        if not self._new_segments:
+            empty = etree.Element("empty")
+            contents = [
+                deepcopy(self._existing.get(segment.get("mid"), empty))
+                for segment in self._segments
+            ]
+            inline_xml.set_content(whole, deepcopy(self._segmented))
+            self._new_segments = _segments(whole)
+            for segment, content in zip(self._new_segments, contents, strict=True):
+                inline_xml.set_content(segment, content)
+        return self._new_segments[number]
+
+
+class _Version2Holder(_Holder):
+    """A <segment> of version 2, which has the state itself."""
+
+    def _state(self) -> str:
+        return str(self.element.get("state", ""))
+
+    def _set_state(self, is_doubtful: bool) -> None:
+        self.element.attrib.pop("subState", None)
+        self.element.set("state", "initial" if is_doubtful else TRANSLATED)
+        if is_doubtful:
+            self.element.set("subState", SUB_STATE)
+
 
 def _make_target(holder: Element, after: Element) -> Element:
-    """Return the target of a holder, which is added behind an element, indented like it, if it is
-    missing."""
+    """Return the target of a holder; a missing one is added behind an element, indented like it."""
     target = child(holder, "target")
-    if target is None:
-        target = etree.Element(after.tag.replace(local_name(after), "target"))
-        target.attrib.update({SPACE: "preserve"} if SPACE in after.attrib else {})
-        previous = after.getprevious()
-        holder.insert(holder.index(after) + 1, target)
-        target.tail, after.tail = after.tail, holder.text if previous is None else previous.tail
+    if target is not None:
+        return target
+    target = etree.Element(after.tag.replace(local_name(after), "target"))
+    if SPACE in after.attrib:
+        target.set(SPACE, "preserve")
+    previous = after.getprevious()
+    indentation = holder.text if previous is None else previous.tail
+    holder.insert(holder.index(after) + 1, target)
+    target.tail = after.tail
+    after.tail = indentation
     return target
 
 
 def _segments(element: Element | None) -> list[Element]:
     """Return the segments in an element, without those in other segments."""
-    marks = [] if element is None else element.iter("{*}mrk")
-    segments = [mark for mark in marks if mark.get("mtype") == "seg"]
-    return [
-        mark
-        for mark in segments
-        if not any(other in segments for other in mark.iterancestors("{*}mrk"))
-    ]
+    if element is None:
+        return []
+    segments = list[Element]()
+    for mark in element.iter("{*}mrk"):
+        is_outermost = not any(other in segments for other in mark.iterancestors("{*}mrk"))
+        if mark.get("mtype") == "seg" and is_outermost:
+            segments.append(mark)
+    return segments

@@ -18,14 +18,16 @@ from bytenmt.documents.unit import Document, EditedText, ReadOptions, Unit, text
 
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor or a tag before a scalar
-# What needs no quotes, also in lists and mappings on one line, and in YAML 1.1, where yes is no
-# text.
+# What needs no quotes, also in lists and mappings on one line, and in YAML 1.1, where yes is a
+# boolean.
 PLAIN = re.compile(r"(?!(?i:y|n|yes|no|on|off)$)[^\W\d_][^\n#:\[\]{},&*!|>'\"%@`\\]*(?<!\s)")
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Read a YAML file, of one or several documents: a unit for each string value. Raises
-    ValueError."""
+    """Read a YAML file, of one or several documents: a unit for each string value.
+
+    Raises DataError and ValueError.
+    """
     file = EditedText(data)
     return Document(list(edit_scalars(file, 0, len(file.text), pair=options.pair)), file.dump)
 
@@ -37,13 +39,11 @@ def edit_scalars(
     is_wanted: Callable[[str], bool] = lambda _: True,
     pair: tuple[str, str] | None = None,
 ) -> Iterator[Unit]:
-    """Yield a unit for each string value in the YAML file.text[start:end]; its translation replaces
-    it there.
+    """Yield a unit for each string value in the YAML file.text[start:end].
 
-    is_wanted: called with the keys that lead to a value, joined by dots; only units for True are
-    yielded.
-    pair: if the only outermost key is the source language, it becomes the target language, as Rails
-    needs. Raises ValueError for malformed YAML.
+    Its translation replaces it there. is_wanted: called with the keys that lead to a value, joined
+    by dots; only units for True are yielded. pair: if the only outermost key is the source
+    language, it becomes the target language, as Rails needs. Raises ValueError for malformed YAML.
     """
     try:
         roots = list(YAML(typ="safe", pure=True).compose_all(file.text[start:end]))
@@ -63,19 +63,21 @@ def edit_scalars(
 
 def _scalars(node: Node, name: str) -> Iterator[tuple[str, ScalarNode]]:
     """Yield the strings in a node, with the keys that lead to them."""
-    items = node.value if isinstance(node, MappingNode) else ()
-    if isinstance(node, SequenceNode):
-        items = [(ScalarNode("", str(number)), item) for number, item in enumerate(node.value)]
-    for key, value in items:
-        yield from _scalars(value, f"{name}.{key.value}".lstrip("."))
-    if isinstance(node, ScalarNode) and str(node.tag) == "tag:yaml.org,2002:str":
+    if isinstance(node, MappingNode):
+        for key, value in node.value:
+            yield from _scalars(value, f"{name}.{key.value}".lstrip("."))
+    elif isinstance(node, SequenceNode):
+        for number, value in enumerate(node.value):
+            yield from _scalars(value, f"{name}.{number}".lstrip("."))
+    elif isinstance(node, ScalarNode) and str(node.tag) == "tag:yaml.org,2002:str":
         yield name, node
 
 
 def _unit(file: EditedText, start: int, scalar: ScalarNode, name: str) -> Unit:
-    begin, end = start + scalar.start_mark.index, start + scalar.end_mark.index
-    properties = PROPERTIES.match(file.text, begin)
-    begin = properties.end() if properties else begin
+    begin = start + scalar.start_mark.index
+    end = start + scalar.end_mark.index
+    if properties := PROPERTIES.match(file.text, begin):
+        begin = properties.end()
 
     def put(text: str) -> None:
         file.replace(begin, end, _to_yaml(text, file.text[begin:end], str(scalar.style or "")))
@@ -84,7 +86,7 @@ def _unit(file: EditedText, start: int, scalar: ScalarNode, name: str) -> Unit:
 
 
 def _to_yaml(value: str, before: str, style: str) -> str:
-    """Return a scalar: plain where the former one was and it reads the same, else in JSON's quotes."""
+    """Return a scalar: plain if the former one was and it reads the same, else in JSON's quotes."""
     if not style and PLAIN.fullmatch(value) and YAML(typ="safe", pure=True).load(value) == value:
         return value
     quoted = UNPRINTABLE.sub(

@@ -1,6 +1,6 @@
 """Flag translations that a person should look at, and calibrate by what thresholds.
 
-decoding.confidence has the flags, and the tests that need no model.
+translation.confidence has the flags, and the tests that need no model.
 """
 
 from __future__ import annotations
@@ -13,15 +13,22 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.config.facts import FlagThresholds
-from bytenmt.decoding.confidence import COPY, INVENTION, UNSURE, copied_spans, is_copy, text_flags
+from bytenmt.checkpoints.facts import FlagThresholds
 from bytenmt.decoding.interface import Hypothesis
-from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.decoding.loading import Runtime
-from bytenmt.decoding.reading import Reader
-from bytenmt.decoding.translator import Translator
+from bytenmt.decoding.scorer import Scorer
 from bytenmt.errors import BytenmtError
 from bytenmt.sentinels import Span
+from bytenmt.translation.confidence import (
+    COPY,
+    INVENTION,
+    UNSURE,
+    copied_spans,
+    is_copy,
+    text_flags,
+)
+from bytenmt.translation.line_batch import TranslationResult
+from bytenmt.translation.translator import Translator
 from bytenmt.utf8 import EOS
 
 FLAG_ABOVE = 0.2  # bits per byte, of a model without thresholds, where a file is marked for review
@@ -38,14 +45,14 @@ FALSE_ALARM_SHARE = 0.02  # of the validation text's references, below the sourc
 class Judge:
     """Flags translations that a person should review: unsure, invented or copied.
 
-    decoding.confidence has the flags, which are short strings.
+    translation.confidence has the flags, which are short strings.
     """
 
     thresholds: FlagThresholds | None = None  # None for a model without any
     # bits per byte above which a translation is unsure; None: never
     flag_above: float | None = None
-    # returns the model's reader, which scores texts
-    make_reader: Callable[[], Reader] | None = None
+    # returns the model's scorer, which scores texts
+    make_scorer: Callable[[], Scorer] | None = None
 
     @staticmethod
     def from_runtime(
@@ -66,7 +73,7 @@ class Judge:
             flag_above = default
             if thresholds is not None:
                 flag_above = thresholds.unsure_above(beam)
-        return Judge(thresholds, flag_above, lambda: runtime.make_reader())
+        return Judge(thresholds, flag_above, lambda: runtime.make_scorer())
 
     def describe(self) -> str:
         """Return one line for people about the threshold above which translations are unsure."""
@@ -140,12 +147,12 @@ class Judge:
         if self.thresholds is None or self.thresholds.source_bits is None or not translations:
             return []
         texts = [best.text for best in translations]
-        alone = bits_of_texts(self.reader, None, texts, copied_spans)
+        alone = bits_of_texts(self.scorer, None, texts, copied_spans)
         of_source = np.array([-best.log_probability / math.log(2) for best in translations])
         with_spans = [k for k, best in enumerate(translations) if copied_spans(best.text)]
         if with_spans:  # the search has the cost of the whole text alone
             of_source[with_spans] = bits_of_texts(
-                self.reader,
+                self.scorer,
                 [sources[k] for k in with_spans],
                 [texts[k] for k in with_spans],
                 copied_spans,
@@ -153,10 +160,10 @@ class Judge:
         return [float(bits) for bits in alone - of_source]
 
     @cached_property
-    def reader(self) -> Reader:
-        """The reader of the models, which scores texts; made at the first use."""
-        assert self.make_reader is not None
-        return self.make_reader()
+    def scorer(self) -> Scorer:
+        """The scorer of the models, which scores texts; made at the first use."""
+        assert self.make_scorer is not None
+        return self.make_scorer()
 
 
 def bits_of_text(translation: Hypothesis) -> float | None:
@@ -175,22 +182,22 @@ def bits_of_text(translation: Hypothesis) -> float | None:
 
 
 def bits_of_texts(
-    reader: Reader,
+    scorer: Scorer,
     sources: Sequence[bytes] | None,
     texts: Sequence[bytes],
     skipped: Callable[[bytes], Iterable[Span]] = lambda _: (),
 ) -> npt.NDArray[np.float64]:
-    """Return the bits, -log2 p, of each of m texts under a reader, EOS included: (m,).
+    """Return the bits, -log2 p, of each of m texts under a scorer, EOS included: (m,).
 
     sources: of each text; None: an empty one for all. skipped: returns the spans of a text that do
     not count.
     """
-    readings = reader.score_texts(
+    all_scores = scorer.score_texts(
         sources or [b""] * len(texts), [text + bytes([EOS]) for text in texts]
     )
     bits = np.zeros(len(texts))
-    for k, (text, reading) in enumerate(zip(texts, readings, strict=True)):
-        log_p = reading.log_p.copy()
+    for k, (text, scores) in enumerate(zip(texts, all_scores, strict=True)):
+        log_p = scores.log_p.copy()
         for begin, end in skipped(text):
             log_p[begin:end] = 0.0
         bits[k] = -log_p.sum() / math.log(2)
@@ -216,7 +223,7 @@ def calibrate_runtime(
     by_beam = _best_hypotheses(runtime, own_sources, beam=CALIBRATION_BEAM)
     knows_empty_sources = all(run.config.data.empty_source > 0 for run in runtime.runs)
     return calibrate(
-        runtime.make_reader(), own_sources, own_references, greedy, by_beam, knows_empty_sources
+        runtime.make_scorer(), own_sources, own_references, greedy, by_beam, knows_empty_sources
     )
 
 
@@ -227,7 +234,7 @@ def _best_hypotheses(runtime: Runtime, sources: Sequence[bytes], beam: int) -> l
 
 
 def calibrate(
-    reader: Reader,
+    scorer: Scorer,
     sources: Sequence[bytes],
     references: Sequence[bytes],
     greedy: Sequence[Hypothesis],
@@ -242,8 +249,8 @@ def calibrate(
     """
     source_bits = None
     if knows_empty_sources:
-        alone = bits_of_texts(reader, None, references, copied_spans)
-        of_source = bits_of_texts(reader, sources, references, copied_spans)
+        alone = bits_of_texts(scorer, None, references, copied_spans)
+        of_source = bits_of_texts(scorer, sources, references, copied_spans)
         source_bits = round(float(np.quantile(alone - of_source, FALSE_ALARM_SHARE)), 3)
     n_source = np.array([len(line) for line in sources])
     n_target = np.array([len(line) for line in references])

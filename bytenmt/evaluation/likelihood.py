@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.data.corpus import ParallelCorpus
-from bytenmt.decoding.reading import Reader
+from bytenmt.decoding.scorer import Scorer
 from bytenmt.utf8 import EOS
 
 if TYPE_CHECKING:  # it imports PyTorch
@@ -23,7 +23,7 @@ LINES_AT_ONCE = 100  # lines that a process scores together
 
 
 def log_probabilities(
-    reader: Reader, corpus: ParallelCorpus, group: Group | None = None
+    scorer: Scorer, corpus: ParallelCorpus, group: Group | None = None
 ) -> npt.NDArray[np.float64]:
     """Return the natural log-probability of each target of a corpus given its source: (m,).
 
@@ -42,8 +42,9 @@ def log_probabilities(
         sources = None
         if corpus.has_source:
             sources = [corpus.source(k) for k in indices]
-        readings = reader.score_texts(sources, [corpus.target(k) + bytes([EOS]) for k in indices])
-        log_p[indices] = [reading.log_p.sum() for reading in readings]
+        targets = [corpus.target(k) + bytes([EOS]) for k in indices]
+        all_scores = scorer.score_texts(sources, targets)
+        log_p[indices] = [scores.log_p.sum() for scores in all_scores]
     if group is not None and group.size > 1:
         import torch
 

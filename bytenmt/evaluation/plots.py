@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.alignment import character_weights
 from bytenmt.errors import BytenmtError
+from bytenmt.translation.alignment import character_weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from bytenmt.checkpoints.facts import Facts
 from bytenmt.checkpoints.weights import LAST, read_header
-from bytenmt.config.facts import Facts, PairFiles
 from bytenmt.config.schedules import fraction_done, stopped_early
 from bytenmt.config.schema import Config
+from bytenmt.data.pair_files import PairFiles
 
 
 class Training(NamedTuple):

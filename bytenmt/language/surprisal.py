@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.reading import Reader, Reading
+from bytenmt.decoding.scorer import Scorer, TextScores
 
 CHUNK_BYTES = 1024  # of a stream that a model reads in one call
 
@@ -35,13 +35,13 @@ class Surprisal(NamedTuple):
 
 
 def stream_surprisal(
-    reader: Reader, pieces: Iterable[bytes], chunk: int = CHUNK_BYTES
+    scorer: Scorer, pieces: Iterable[bytes], chunk: int = CHUNK_BYTES
 ) -> Iterator[Surprisal]:
     """Yield the surprisal of each byte of a stream under a language model, `chunk` bytes at a time.
 
     pieces: the stream, cut anywhere; the same bytes give the same numbers however they are cut.
     """
-    opened = reader.open_stream()
+    opened = scorer.open_stream()
     for data in rechunk(pieces, chunk):
         yield to_surprisal(data, opened.read(data))
 
@@ -59,6 +59,6 @@ def rechunk(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
         yield bytes(waiting)
 
 
-def to_surprisal(data: bytes, reading: Reading) -> Surprisal:
-    """Return bytes with their surprisal in bits, from a reader's log-probabilities of them."""
-    return Surprisal(np.frombuffer(data, np.uint8), -reading.log_p / math.log(2), reading.rank)
+def to_surprisal(data: bytes, scores: TextScores) -> Surprisal:
+    """Return bytes with their surprisal in bits, from a scorer's log-probabilities of them."""
+    return Surprisal(np.frombuffer(data, np.uint8), -scores.log_p / math.log(2), scores.rank)

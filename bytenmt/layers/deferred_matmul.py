@@ -62,6 +62,7 @@ class Deferred(ABC):
         self.token: Tensor = _Gather.apply(self, *parameters)  # type: ignore[no-untyped-call]
 
     def __call__(self, x: Tensor) -> Tensor:
+        """Return the product of a step."""
         y: Tensor = _Step.apply(x, self.token, self)  # type: ignore[no-untyped-call]
         return y
 

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bytenmt.kernel_constants import FORMAL_BYTE, INFORMAL_BYTE
 from bytenmt.ngram_hash import (
     LAST_OF_WORD,
     MIX,
@@ -99,7 +100,7 @@ class NgramTables(nn.Module):
         Arguments: see forward. The table of words counts as one more order.
         """
         t = ids.shape[1]
-        text = torch.cat([recent[0], ids], dim=1)
+        text = _without_forms(torch.cat([recent[0], ids], dim=1))
         text = (_fold_case(text) if self.fold_case else text).long()
         numbers: list[Tensor] = []
         key, mask = torch.zeros_like(text[:, N_BYTES:]), 0
@@ -126,7 +127,7 @@ class NgramTables(nn.Module):
         64 does.
         """
         t = ids.shape[1]
-        text = _fold_case(ids)
+        text = _fold_case(_without_forms(ids))
         in_word = is_word_byte(text)
         powers, inverses = _powers(t, ids.device)
         x = torch.where(in_word, text.long() + 1, 0)
@@ -135,6 +136,11 @@ class NgramTables(nn.Module):
         last_outside = torch.where(in_word, 0, places).cummax(dim=1).values
         hashes = (sums[:, 1:] - sums.gather(1, last_outside)) * powers[:t]
         return hashes + torch.where(last_outside == 0, powers[1:] * before[:, None], 0)
+
+
+def _without_forms(ids: Tensor) -> Tensor:
+    """Return bytes with BOS for the two that ask for a form of address, see ngram_hash.py."""
+    return torch.where((ids == INFORMAL_BYTE) | (ids == FORMAL_BYTE), BOS, ids)
 
 
 def _fold_case(ids: Tensor) -> Tensor:

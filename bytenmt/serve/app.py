@@ -24,16 +24,19 @@ from bytenmt.serve import bodies
 from bytenmt.serve.documents import SUFFIXES, DocumentSource
 from bytenmt.serve.gateway import Gateway, account_of, json_response, refusal_of
 from bytenmt.serve.languages import name_of
-from bytenmt.serve.service import AUTO, MOST_ALTERNATIVES, Service
+from bytenmt.serve.service import AUTO, MAX_ALTERNATIVES, Service
 from bytenmt.serve.work_queue import Refusal
 
-KEPT_SECONDS, KEPT_BYTES = 600.0, 1 << 26  # of translated files; the oldest ones go first
-BYTES_A_QUEUED_CHARACTER = 25  # of an upload, before it is known how much text it has
-SUGGESTION_BYTES = 1 << 28  # of a file of suggestions; more are refused
+# Translated files are kept for so long and up to this size in all; the oldest ones go first.
+KEPT_SECONDS = 600.0
+KEPT_BYTES = 1 << 26
+BYTES_PER_QUEUED_CHARACTER = 25  # of an upload, before it is known how much text it has
+MAX_SUGGESTION_BYTES = 1 << 28  # of a file of suggestions
 PAGE = Path(__file__).with_name("page")
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:;"
-    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
+    " require-trusted-types-for 'script'"
 )
 BODIES: dict[str, type[bodies.KeyBody]] = {
     "/translate": bodies.TranslateBody,
@@ -41,9 +44,8 @@ BODIES: dict[str, type[bodies.KeyBody]] = {
     "/detect": bodies.DetectBody,
     "/suggest": bodies.SuggestBody,
 }
-STREAM_SHARE = (
-    0.9  # of Limits.seconds for a streamed translation, so that its client is told if it fails
-)
+# Of Limits.seconds for a streamed translation, so that its client hears of a failure.
+STREAM_SHARE = 0.9
 T = TypeVar("T")
 
 
@@ -61,8 +63,10 @@ class App:
         origins: Sequence[str],
         suggestions: Path | None,
     ) -> None:
-        self.service, self.suggestions = service, suggestions
-        self._hosts, self._origins = list(hosts), list(origins)
+        self.service = service
+        self.suggestions = suggestions
+        self._hosts = list(hosts)
+        self._origins = list(origins)
         self._files: dict[str, bytes] = {}  # by token
         read = (self.languages, self.spec, self.health, self.ready, self.metrics)
         self._routes = [
@@ -75,44 +79,52 @@ class App:
 
     def asgi(self) -> Starlette:
         """Return the ASGI application: the routes and the page, inside the middleware."""
-        every, origins = ["*"], self._origins
-        cors = Middleware(
-            CORSMiddleware, allow_origins=origins, allow_methods=every, allow_headers=every
-        )
-        gateway = Middleware(Gateway, service=self.service, hosts=self._hosts, origins=origins)
+        origins = self._origins
+        middleware = [Middleware(Gateway, service=self.service, hosts=self._hosts, origins=origins)]
+        if origins:
+            cors = Middleware(
+                CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"]
+            )
+            middleware.insert(0, cors)
         return Starlette(
             routes=[*self._routes, Mount("/page", StaticFiles(directory=PAGE))],
-            middleware=[*([cors] if origins else []), gateway],
+            middleware=middleware,
             exception_handlers={HTTPException: _http_error},
         )
 
     async def _read(self, request: Request, kind: type[T]) -> tuple[T, Any, str]:
-        """Return the fields and the file of a request, and the account of its client. Raises
-        Refusal."""
+        """Return the fields and the file of a request, and its client's account.
+
+        Raises Refusal.
+        """
         body, file = await bodies.read_request(request, kind, self.service.limits.body_bytes)
         return body, file, self._account(request, body)
 
     def _account(self, request: Request, body: Any = None) -> str:
-        """Return the name under which a client is counted. Raises Refusal (403) without a key that
-        is needed.
+        """Return the name under which a client is counted.
+
+        Raises Refusal (403) where a key is needed and missing.
 
         The key is in the body, in the query string, or a bearer token.
         """
-        key_field = (
-            request.query_params.get("api_key") if body is None else body.api_key or body.apiKey
-        )
+        key = request.query_params.get("api_key")
+        if body is not None:
+            key = body.api_key or body.apiKey
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        key = key_field or (token.strip() if scheme.lower() == "bearer" else None)
-        return account_of(
-            key, self.service.keys, request.client.host if request.client else "unknown"
-        )
+        if not key and scheme.lower() == "bearer":
+            key = token.strip()
+        return account_of(key, self.service.keys, _address_of(request))
 
     async def translate(self, request: Request) -> Response:
-        """Translate texts. With `Accept: text/event-stream` the answer is a stream of events:
-        `part` with the next part of the translation, and at the end `done` with the whole answer,
-        or `error`."""
+        """Translate texts.
+
+        With `Accept: text/event-stream` the answer is a stream of events: `part` with the next part
+        of the translation, and at the end `done` with the whole answer, or `error`.
+        """
         body, _, client = await self._read(request, bodies.TranslateBody)
-        service, texts = self.service, [body.q] if isinstance(body.q, str) else body.q
+        service = self.service
+        is_list = isinstance(body.q, list)
+        texts = body.q if isinstance(body.q, list) else [body.q]
         n_characters = service.limits.count_characters(texts)
         plan = await service.plan(body, texts, client)
 
@@ -127,12 +139,14 @@ class App:
                 fields["alternatives"] = [
                     distinct[1 : 1 + body.alternatives] for distinct in variants
                 ]
-            is_list = isinstance(body.q, list)
-            return fields if is_list else {name: values[0] for name, values in fields.items()}
+            if is_list:
+                return fields
+            return {name: values[0] for name, values in fields.items()}
 
         if "text/event-stream" not in request.headers.get("accept", ""):
             return json_response(await _while_connected(request, answer()))
-        parts, loop = asyncio.Queue[str | None](), asyncio.get_running_loop()  # None ends them
+        parts = asyncio.Queue[str | None]()  # None ends them
+        loop = asyncio.get_running_loop()
 
         def add(part: str) -> None:  # called by the worker's thread
             loop.call_soon_threadsafe(parts.put_nowait, part)
@@ -157,34 +171,43 @@ class App:
         return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
 
     async def translate_file(self, request: Request) -> Response:
-        """Translate a file and return a URL from which the translation can be downloaded for ten
-        minutes."""
-        service, size = self.service, request.headers.get("content-length", "")
-        n_bytes = int(size) if size.isdecimal() and len(size) < 12 else service.limits.body_bytes
-        address = account_of(None, (), request.client.host if request.client else "unknown")
-        with service.uploads.admitted(address, n_bytes // BYTES_A_QUEUED_CHARACTER):
+        """Translate a file and return a URL of the translation that is valid for ten minutes."""
+        service = self.service
+        n_bytes = service.limits.body_bytes
+        size = request.headers.get("content-length", "")
+        if size.isdecimal() and len(size) < 12:
+            n_bytes = int(size)
+        address = account_of(None, (), _address_of(request))
+        with service.uploads.admitted(address, n_bytes // BYTES_PER_QUEUED_CHARACTER):
             body, file, client = await self._read(request, bodies.PairBody)
-            path = PurePath(file[0].replace("\\", "/") if file else "")
             if file is None:
                 raise Refusal(
                     400, "the field file is missing: send the document in it (multipart/form-data)"
                 )
+            file_name, contents = file
+            path = PurePath(file_name.replace("\\", "/"))
             if path.suffix.lower() not in SUFFIXES:
                 raise Refusal(
                     400, f"expected a file whose name ends in one of {', '.join(SUFFIXES)}"
                 )
-            pair = None if body.source.lower() == AUTO else (body.source, body.target)
-            source = DocumentSource(path.name, file[1], pair)
+            pair = (body.source, body.target)
+            is_detected = body.source.lower() == AUTO
+            source = DocumentSource(path.name, contents, None if is_detected else pair)
             data = await _while_connected(request, service.translate_file(source, body, client))
+        token = self._keep(data)
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{path.stem[-80:]}_{body.target}{path.suffix}")
+        return json_response(
+            {"translatedFileUrl": f"{request.base_url}download_file/{token}/{name}"}
+        )
+
+    def _keep(self, data: bytes) -> str:
+        """Keep a translated file for ten minutes; return the token that its download needs."""
         token = secrets.token_urlsafe(16)
         self._files[token] = data
         asyncio.get_running_loop().call_later(KEPT_SECONDS, self._files.pop, token, None)
         while sum(map(len, self._files.values())) > KEPT_BYTES and len(self._files) > 1:
             del self._files[next(iter(self._files))]
-        name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{path.stem[-80:]}_{body.target}{path.suffix}")
-        return json_response(
-            {"translatedFileUrl": f"{request.base_url}download_file/{token}/{name}"}
-        )
+        return token
 
     async def download_file(self, request: Request) -> Response:
         """Download a translated file; needs the API key if keys are required."""
@@ -215,8 +238,8 @@ class App:
             )
         path = self.suggestions / f"{plan.direction}.tsv"
         with open(path, "ab") as file:
-            if file.tell() > SUGGESTION_BYTES:
-                raise Refusal(507, "there is no room for more suggestions")
+            if file.tell() > MAX_SUGGESTION_BYTES:
+                raise Refusal(507, "the file of suggestions is full")
             file.write("\t".join(pair).encode() + b"\n")
         return json_response({"success": True})
 
@@ -243,7 +266,8 @@ class App:
 
     async def settings(self, request: Request) -> Response:
         """Return the limits and features of the server that the page needs."""
-        target, has_keys = self.service.languages.directions[0].target, bool(self.service.keys)
+        target = self.service.languages.directions[0].target
+        has_keys = bool(self.service.keys)
         return json_response(
             {
                 "apiKeys": has_keys,
@@ -253,7 +277,7 @@ class App:
                 "suggestions": self.suggestions is not None,
                 "filesTranslation": True,
                 "supportedFilesFormat": SUFFIXES,
-                "alternatives": MOST_ALTERNATIVES,
+                "alternatives": MAX_ALTERNATIVES,
                 "language": {
                     "source": {"code": AUTO, "name": "Auto Detect"},
                     "target": {"code": target, "name": name_of(target)},
@@ -271,8 +295,12 @@ class App:
         return FileResponse(PAGE / "index.html", headers=headers)
 
 
+def _address_of(request: Request) -> str:
+    return request.client.host if request.client else "unknown"
+
+
 async def _http_error(request: Request, error: Exception) -> Response:
-    """Return an error of Starlette's, as of an unknown path, in the form of all others."""
+    """Return an error of Starlette's, such as an unknown path, in the form of all others."""
     assert isinstance(error, HTTPException)
     return json_response({"error": error.detail}, error.status_code, error.headers)
 
@@ -283,13 +311,17 @@ def _event(name: str, value: Any) -> bytes:
 
 
 async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of work; if the client leaves first, cancel it and raise ClientDisconnect."""
+    """Return the result of work.
+
+    If the client leaves first, cancel it and raise ClientDisconnect.
+    """
 
     async def left() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    task, watch = asyncio.create_task(work), asyncio.create_task(left())
+    task = asyncio.create_task(work)
+    watch = asyncio.create_task(left())
     try:
         await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():

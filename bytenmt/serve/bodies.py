@@ -23,27 +23,28 @@ T = TypeVar("T")
 
 
 class KeyBody(Struct, kw_only=True):
-    """The API key, which any request may have. It may be sent as `Authorization: Bearer KEY`
-    instead."""
+    """The API key, which any request may have.
+
+    It may be sent as `Authorization: Bearer KEY` instead.
+    """
 
     api_key: str | None = None
     apiKey: str | None = None  # noqa: N815  # as some clients write it
 
 
 class PairBody(KeyBody, kw_only=True):
-    """The languages of a request to translate (codes of /languages; source may be auto). A document
-    is in a part named file."""
+    """The languages of a request to translate, and its document in a part named file."""
 
-    source: str = "auto"
+    source: str = "auto"  # codes of /languages; auto: the language is detected
     target: str
 
 
 class TranslateBody(PairBody, kw_only=True):
-    """A text or a list of texts (q) to translate, plain or HTML, whose tags are kept; alternatives:
-    how many further translations of each plain text to return, at most 3."""
+    """Texts to translate."""
 
-    q: str | list[str]
-    format: Literal["text", "html"] = "text"
+    q: str | list[str]  # a text or a list of texts
+    format: Literal["text", "html"] = "text"  # of HTML the tags are kept
+    # How many further translations of each plain text to return, at most 3.
     alternatives: Annotated[int, Meta(ge=0)] = 0
 
 
@@ -63,8 +64,7 @@ class SuggestBody(PairBody, kw_only=True):
 async def read_request(
     request: Request, kind: type[T], body_bytes: int
 ) -> tuple[T, tuple[str, bytes] | None]:
-    """Return the fields of a request as a `kind`, and name and bytes of its uploaded file (None: no
-    file).
+    """Return the fields of a request as a `kind`, and its file's name and bytes or None.
 
     The fields come from the query string and the body (JSON, form or multipart). body_bytes: the
     most bytes of a part of a form. Raises Refusal (400).
@@ -79,10 +79,10 @@ async def read_request(
                 for value in form.values():
                     if isinstance(value, UploadFile):
                         file = value.filename or "", await value.read()
-                texts = {
-                    name: [text for text in form.getlist(name) if isinstance(text, str)]
-                    for name in form
-                }
+                texts: dict[str, list[str]] = {}
+                for name, value in form.multi_items():
+                    if isinstance(value, str):
+                        texts.setdefault(name, []).append(value)
                 fields |= _unpacked(texts)
         elif (body := (await request.body()).strip())[:1] == b"{" or media_type.endswith("json"):
             fields |= msgspec.json.decode(body or b"{}", type=dict[str, Any])
@@ -105,14 +105,18 @@ def _fields(text: str) -> dict[str, Any]:
 
 def _unpacked(fields: Mapping[str, list[str]]) -> dict[str, Any]:
     """Return fields with the value of those that have a single one."""
-    return {
-        name: values[0] if len(values) == 1 else values for name, values in fields.items() if values
-    }
+    unpacked: dict[str, Any] = dict(fields)
+    for name, values in fields.items():
+        if len(values) == 1:
+            unpacked[name] = values[0]
+    return unpacked
 
 
 def description(routes: Sequence[Route], kinds: Mapping[str, type[Struct]]) -> dict[str, Any]:
-    """Return the OpenAPI description of routes. kinds: request bodies by path; other routes are
-    GET."""
+    """Return the OpenAPI description of routes.
+
+    kinds: request bodies by path; other routes are GET.
+    """
     template = "#/components/schemas/{name}"
     references, schemas = msgspec.json.schema_components(kinds.values(), ref_template=template)
     of_path = dict(zip(kinds, references, strict=True))
@@ -122,10 +126,12 @@ def description(routes: Sequence[Route], kinds: Mapping[str, type[Struct]]) -> d
             "summary": getdoc(route.endpoint),
             "responses": {"default": {"description": "JSON"}},
         }
+        method = "get"
         if route.path in kinds:
+            method = "post"
             operation["requestBody"] = {
                 "content": dict.fromkeys(BODY_TYPES, {"schema": of_path[route.path]})
             }
-        paths[route.path] = {"post" if route.path in kinds else "get": operation}
+        paths[route.path] = {method: operation}
     info = {"title": "bytenmt", "version": __version__}
     return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}}

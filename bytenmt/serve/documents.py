@@ -1,5 +1,4 @@
-"""Documents and HTML: each is read, and written, in a child process with limits of CPU time and
-memory.
+"""Documents and HTML, read and written in child processes with limits of time and memory.
 
 Reading a hostile file can take any amount of time and memory: then its child ends, and the event
 loop has only waited. To write a document it is read once more.
@@ -31,9 +30,11 @@ MEMORY_BYTES = 1_000_000_000  # of a child, besides what it begins with
 XML_NO_MEMORY = 2  # libxml2's code of an error, for which lxml has no words
 N_CHILDREN = max(2, min(4, os.cpu_count() or 1))
 NICENESS = 10  # the threads that decode and the event loop come first
-TABLES = ("csv", "tsv")  # formats that need to be told a column
 SUFFIXES = sorted(
-    s for name, (_, suffixes) in formats.FORMATS.items() if name not in TABLES for s in suffixes
+    suffix
+    for record in formats.FORMATS.values()
+    if not record.needs_column
+    for suffix in record.suffixes
 )
 
 
@@ -45,30 +46,34 @@ class DocumentSource(NamedTuple):
     pair: tuple[str, str] | None = None  # source and target language, None if not known
 
     def parse(self) -> Document:
-        """Return the parsed document. Raises BytenmtError, in whose message the file's name is left
-        out."""
+        """Return the parsed document.
+
+        Raises BytenmtError, whose message leaves out the file's name.
+        """
         path = Path(self.name)
-        options = ReadOptions(formats.format_of(path), self.pair)
+        options = ReadOptions(formats.format_of(path).name, self.pair)
         return formats.read(self.data, options, f"the file{path.suffix}")
 
 
 def read(source: DocumentSource) -> list[CodedText]:
-    """Return the distinct lines of a file to translate, in order, as strings and codes
-    (UnitLine.parts)."""
+    """Return the distinct lines of a file to translate, in order, as UnitLine.parts."""
     return lines_to_translate(source.parse())
 
 
 def write(source: DocumentSource, results: Sequence[LineTranslation]) -> bytes:
-    """Return the translated file. results: a translation for each line that `read` returns, in its
-    order."""
+    """Return the translated file.
+
+    results: a translation for each line that `read` returns, in its order.
+    """
     document = source.parse()
     translate(document, dict(zip(lines_to_translate(document), results, strict=True)))
     return document.dump()
 
 
 def run_task(function: Any, *arguments: Sequence[Any]) -> list[Any]:
-    """Return the list of what a function, `read` or `write`, returns for each document. Runs in a
-    child.
+    """Return what a function, `read` or `write`, returns for each document.
+
+    Runs in a child.
 
     arguments: of the function, each as a list with an entry per document. Sets limits of CPU time
     and memory for this process, and ends it if memory runs out.
@@ -79,7 +84,7 @@ def run_task(function: Any, *arguments: Sequence[Any]) -> list[Any]:
         signal.signal(number, signal.SIG_IGN)
     os.nice(max(0, NICENESS - os.nice(0)))
     memory = MEMORY_BYTES
-    with suppress(OSError):  # only Linux tells it
+    with suppress(OSError):  # only Linux has this file
         memory += int(Path("/proc/self/statm").read_bytes().split()[0]) * resource.getpagesize()
     seconds = int(time.process_time()) + CPU_SECONDS
     for kind, most in {resource.RLIMIT_CPU: seconds, resource.RLIMIT_AS: memory}.items():
@@ -88,28 +93,23 @@ def run_task(function: Any, *arguments: Sequence[Any]) -> list[Any]:
     try:
         return list(map(function, *arguments))
     except (MemoryError, BytenmtError) as error:
-        if (
-            isinstance(error, BytenmtError)
-            and getattr(error.__cause__, "code", None) != XML_NO_MEMORY
-        ):
+        ran_out = isinstance(error, MemoryError)
+        if not ran_out and getattr(error.__cause__, "code", None) != XML_NO_MEMORY:
             raise
         os._exit(1)  # the heap may be in any state: end at once
 
 
 class DocumentPool:
-    """A pool of child processes that read and write documents: 2 to 4 (N_CHILDREN) at once, one a
-    client."""
+    """A pool of N_CHILDREN (2 to 4) processes that read and write documents, one a client."""
 
     def __init__(self) -> None:
         os.environ["PYTHONSAFEPATH"] = "1"  # no child runs a module of the current folder
         self._limiter = CapacityLimiter(N_CHILDREN)
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = (
-            WeakValueDictionary()
-        )  # of clients that wait
+        # Of clients that wait, by their accounts.
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self, client: str, *task: Any) -> Any:
-        """Run `read` or `write` for several documents in a child process, and return the list of
-        results.
+        """Run `read` or `write` for several documents in a child process; return the results.
 
         task: the function, and its arguments, each as a list. client: has one task in work, others
         wait. Raises Refusal: 400 for a malformed document, 413 for one that takes too much time or

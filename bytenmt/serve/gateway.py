@@ -1,5 +1,4 @@
-"""The middleware around every request: time and size, foreign pages, errors as JSON, metrics and
-the log."""
+"""The middleware around every request: limits, foreign pages, errors, metrics and the log."""
 
 from __future__ import annotations
 
@@ -24,12 +23,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from bytenmt.serve.service import Service
 from bytenmt.serve.work_queue import Refusal
 
-SAFE_METHODS = (
-    "GET",
-    "HEAD",
-    "OPTIONS",
-)  # which change nothing; what they return, other sites cannot read
-LEFT = 499  # the status that is counted for a client that has left
+# These change nothing, and other sites cannot read what they return.
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+LEFT_STATUS = 499  # counted for a client that has left
 # Other sites do not embed what the server returns, and browsers do not take it for another kind of
 # file.
 HEADERS = [
@@ -40,8 +36,10 @@ logger = logging.getLogger(__package__)
 
 
 def account_of(key: str | None, keys: Sequence[str], address: str) -> str:
-    """Return the name under which a client is counted: a digest of its key, or without keys its
-    address, of IPv6 the /64 network, which one customer has for itself.
+    """Return the name under which a client is counted.
+
+    It is a digest of its key, or without keys its address; for IPv6 the /64 network, which one
+    customer has alone.
 
     Raises Refusal (403) for a key that is missing or unknown. The digests, of one length, are
     compared with those of all keys in full, which takes the same time for every key.
@@ -52,8 +50,11 @@ def account_of(key: str | None, keys: Sequence[str], address: str) -> str:
             for text in (key or "", *keys)
         )
         if not any([hmac.compare_digest(digest, other) for other in digests]):
-            needed = "an API key is required: send it as api_key, or as Authorization: Bearer KEY"
-            raise Refusal(403, "Invalid API key" if key else needed)
+            if key:
+                raise Refusal(403, "Invalid API key")
+            raise Refusal(
+                403, "an API key is required: send it as api_key, or as Authorization: Bearer KEY"
+            )
         return digest.hex()[:16]
     with suppress(ValueError):
         ip = ipaddress.ip_address(address.partition("%")[0])
@@ -74,32 +75,32 @@ def refusal_of(service: Service, error: BaseException) -> Refusal:
     if isinstance(error, Refusal):
         return error
     if isinstance(error, ClientDisconnect):
-        return Refusal(LEFT, "")
+        return Refusal(LEFT_STATUS, "")
     if isinstance(error, asyncio.CancelledError):  # by the second SIGTERM
-        return Refusal(503, "the server is about to end")
+        return Refusal(503, "the server is shutting down")
     if isinstance(error, TimeoutError):
         wait = service.queue.retry_after()
         return Refusal(503, f"not answered within {service.limits.seconds:g} s", wait)
     logger.error("failed: %s", f"{type(error).__name__}: {error}"[:500])
-    return Refusal(500, "the server has failed at this: its log says more")
+    return Refusal(500, "the server failed to answer: its log has details")
 
 
 class Gateway:
-    """ASGI middleware that limits, checks, counts and logs every request, and answers errors as
-    JSON.
+    """ASGI middleware that limits, checks, counts and logs requests, and answers errors as JSON.
 
     hosts: names of the server in Host headers, such as *.example.org. A page of an attacker whose
     own domain resolves to 127.0.0.1 (DNS rebinding) cannot name another one there. origins: sites,
-    such as
-    https://example.org, whose pages may use the server besides its own; * is any. A browser sends
-    requests of any page to any address, and tells the page's site in a header that the page cannot
-    forge.
+    such as https://example.org, whose pages may use the server besides its own; * is any. A browser
+    sends requests of any page to any address, and tells the page's site in a header that the page
+    cannot forge.
     """
 
     def __init__(
         self, app: ASGIApp, service: Service, hosts: Sequence[str], origins: Sequence[str]
     ) -> None:
-        self._app, self._service, self._origins = app, service, {*origins}
+        self._app = app
+        self._service = service
+        self._origins = {*origins}
         names = "|".join(re.escape(name.lower()).replace(r"\*", ".*") for name in hosts)
         self._own_name = re.compile(rf"({names})(:\d+)?")
 
@@ -145,16 +146,18 @@ class Gateway:
                 await answer(scope, receive, noting_send)
         finally:
             seconds = time.monotonic() - began
-            service.metrics.requests.labels(path, status or LEFT).inc()
+            service.metrics.requests.labels(path, status or LEFT_STATUS).inc()
             service.metrics.seconds.labels(path).observe(seconds)
             client = (scope.get("client") or ["-"])[0]
             logger.info(
-                "%s %s %s %d %.3f s", client, scope["method"], path, status or LEFT, seconds
+                "%s %s %s %d %.3f s", client, scope["method"], path, status or LEFT_STATUS, seconds
             )
 
     def _check(self, headers: Headers, path: str, method: str) -> None:
-        """Raise Refusal: 400 for a name that is not the server's (probes ask by its address), 403
-        for a page of a site that is not allowed."""
+        """Raise Refusal for a foreign host name (400) or a page of a foreign site (403).
+
+        Probes ask by the server's address, which is allowed.
+        """
         host = headers.get("host", "")
         if not (path in ("/health", "/ready") or self._own_name.fullmatch(host.lower())):
             raise Refusal(

@@ -1,4 +1,4 @@
-"""The languages of a server: their names, the models that lead from one to another, and detection."""
+"""The languages of a server: their names, detection, and the models between them."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ import msgspec
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.work_queue import Refusal
 
-NAMES_IN_ENGLISH = """
+ENGLISH_NAMES = """
     ar:Arabic az:Azerbaijani be:Belarusian bg:Bulgarian bn:Bengali ca:Catalan cs:Czech da:Danish
-    de:German el:Greek en:English eo:Esperanto es:Spanish et:Estonian eu:Basque fa:Persian fi:Finnish
-    fr:French ga:Irish gl:Galician he:Hebrew hi:Hindi hr:Croatian hu:Hungarian hy:Armenian id:Indonesian
-    is:Icelandic it:Italian ja:Japanese ka:Georgian kk:Kazakh ko:Korean ky:Kyrgyz lt:Lithuanian
-    lv:Latvian mk:Macedonian mr:Marathi ms:Malay nb:Norwegian nl:Dutch pl:Polish pt:Portuguese
-    ro:Romanian ru:Russian sk:Slovak sl:Slovenian sq:Albanian sr:Serbian sv:Swedish sw:Swahili ta:Tamil
-    te:Telugu th:Thai tl:Tagalog tr:Turkish uk:Ukrainian ur:Urdu uz:Uzbek vi:Vietnamese zh:Chinese
+    de:German el:Greek en:English eo:Esperanto es:Spanish et:Estonian eu:Basque fa:Persian
+    fi:Finnish fr:French ga:Irish gl:Galician he:Hebrew hi:Hindi hr:Croatian hu:Hungarian
+    hy:Armenian id:Indonesian is:Icelandic it:Italian ja:Japanese ka:Georgian kk:Kazakh ko:Korean
+    ky:Kyrgyz lt:Lithuanian lv:Latvian mk:Macedonian mr:Marathi ms:Malay nb:Norwegian nl:Dutch
+    pl:Polish pt:Portuguese ro:Romanian ru:Russian sk:Slovak sl:Slovenian sq:Albanian sr:Serbian
+    sv:Swedish sw:Swahili ta:Tamil te:Telugu th:Thai tl:Tagalog tr:Turkish uk:Ukrainian ur:Urdu
+    uz:Uzbek vi:Vietnamese zh:Chinese
 """
-NAMES = dict(pair.split(":") for pair in NAMES_IN_ENGLISH.split())
+NAME_BY_CODE = dict(pair.split(":") for pair in ENGLISH_NAMES.split())
 CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
 SAMPLE_CHARACTERS = 2_000  # of a text, which are looked at to detect its language
 # A text is in a language that no model translates where that is likelier than all others together,
 # and so many times likelier than each one of the server: the identifier knows dialects and close
 # relatives, too.
-SURELY, TIMES = 0.5, 10.0
+MIN_FOREIGN_SHARE = 0.5
+MIN_FOREIGN_RATIO = 10.0
 
 
 class Direction(NamedTuple):
@@ -42,12 +44,10 @@ class Direction(NamedTuple):
     @staticmethod
     def parse(text: str) -> Direction:
         """Parse a pair such as en-de, or zh-Hans:en if a code has a hyphen. Raises BytenmtError."""
-        parts = text.split(":" if ":" in text else "-")
-        if (
-            len(parts) != 2
-            or not all(CODE.fullmatch(part) for part in parts)
-            or parts[0] == parts[1]
-        ):
+        separator = ":" if ":" in text else "-"
+        parts = text.split(separator)
+        are_codes = all(CODE.fullmatch(part) for part in parts)
+        if len(parts) != 2 or not are_codes or parts[0] == parts[1]:
             raise BytenmtError(
                 f"{text!r} is not a language pair: expected one such as en-de or zh-Hans:en"
             )
@@ -63,7 +63,7 @@ class LanguageGuess(msgspec.Struct, frozen=True):
 
 def name_of(code: str) -> str:
     """Return the English name of a language, or its code if the name is unknown."""
-    return NAMES.get(code, NAMES.get(_primary(code), code))
+    return NAME_BY_CODE.get(code, NAME_BY_CODE.get(_primary(code), code))
 
 
 class ServedLanguages:
@@ -90,18 +90,14 @@ class ServedLanguages:
         raise Refusal(400, f"{code[:50]!r} is not a served language: see /languages")
 
     def listed(self) -> list[dict[str, Any]]:
-        """Return the languages as LibreTranslate lists them: a source stands among its own targets,
-        too."""
-        return [
-            {
-                "code": code,
-                "name": name_of(code),
-                "targets": sorted(
-                    {code, *(to for source, to in self.directions if source == code)}
-                ),
-            }
-            for code in self.all
-        ]
+        """Return the languages as LibreTranslate does: a source is among its own targets, too."""
+        languages = []
+        for code in self.all:
+            targets = {to for source, to in self.directions if source == code}
+            languages.append(
+                {"code": code, "name": name_of(code), "targets": sorted({code, *targets})}
+            )
+        return languages
 
     def guesses(self, text: str) -> list[LanguageGuess]:
         """Return all languages of the server, the likeliest first.
@@ -112,7 +108,7 @@ class ServedLanguages:
         shares = dict(_identifier().rank(text[:SAMPLE_CHARACTERS]))
         served = {code: shares.get(_primary(code), 0.0) for code in self.all}
         likeliest = max(shares, key=lambda code: shares[code])
-        if shares[likeliest] > max(SURELY, TIMES * max(served.values())):
+        if shares[likeliest] > max(MIN_FOREIGN_SHARE, MIN_FOREIGN_RATIO * max(served.values())):
             served[likeliest] = shares[likeliest]
         total = sum(served.values()) or 1.0
         ranked = sorted(served, key=lambda code: -served[code])

@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from bytenmt.decoding.engine_selection import n_cores
-from bytenmt.decoding.glossary import Glossary
 from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.loading import MAX_THREADS, load_runs
-from bytenmt.decoding.setting_table import TABLE, option_name
-from bytenmt.decoding.settings import Settings
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
 from bytenmt.reporter import Reporter
 from bytenmt.serve.languages import Direction
-from bytenmt.serve.service import MOST_ALTERNATIVES, DirectionWorkers
+from bytenmt.serve.service import MAX_ALTERNATIVES, DirectionWorkers
 from bytenmt.serve.worker import TranslationJob, Worker
+from bytenmt.translation.glossary import Glossary
+from bytenmt.translation.settings import TABLE, Settings, option_name
+from bytenmt.translation.translator import Translator
 
 
 def load_models(
@@ -29,9 +28,8 @@ def load_models(
     models: PAIR=RUN each, as en-de=runs/a; several of one pair decode as an ensemble. options: by
     name, those left out at their defaults: settings of the search, keep (classes of spans),
     glossary (a sequence of PAIR=FILE), reverse (bool: rerank by the model of the opposite
-    direction, if there is one), precision, and
-    threads (of the model that uses several; the cores less one for each model). reporter: shows
-    warnings of the models that are loaded.
+    direction, if there is one), precision, and threads (of the model that uses several; the cores
+    less one for each model). reporter: shows warnings of the models that are loaded.
     """
     settings = {name: value for name, value in options.items() if name in TABLE or name == "keep"}
     Settings.from_dict(settings, option_name)  # what contradicts each other shows here
@@ -46,8 +44,10 @@ def load_models(
     threads = options.get("threads") or max(1, min(MAX_THREADS, n_cores() - len(runs)))
     workers = dict[Direction, DirectionWorkers]()
     for direction, paths in runs.items():
-        opposite = runs.get(Direction(direction.target, direction.source), [None])
-        reverse = opposite[0] if options.get("reverse") else None
+        opposite = runs.get(Direction(direction.target, direction.source))
+        reverse = None
+        if options.get("reverse") and opposite is not None:
+            reverse = opposite[0]
         spec = EngineSpec(AUTO, "cpu", options.get("precision", AUTO), threads, reverse=reverse)
         runtime = load_runs(paths, spec, reporter)
         terms = Glossary(
@@ -55,10 +55,12 @@ def load_models(
             for path in glossaries.get(direction, ())
             for term in Glossary.from_file(path).terms
         )
-        with_terms = settings | ({"glossary": terms} if terms.terms else {})
+        with_terms = dict(settings)
+        if terms.terms:
+            with_terms["glossary"] = terms
         translator = Translator.from_runtime(runtime, **with_terms)
         beam = translator.options.beam
-        n_best = 1 + MOST_ALTERNATIVES
+        n_best = 1 + MAX_ALTERNATIVES
         wide = {"n_best": n_best, "beam": max(n_best, beam)}
         wider = Translator.from_runtime(runtime, **with_terms | wide)
         judge = Judge.from_runtime(runtime, default=FLAG_ABOVE, beam=beam)
@@ -80,8 +82,10 @@ def _by_direction(values: Sequence[str], option: str) -> dict[Direction, list[Pa
 
 
 def read_keys(path: Path) -> list[str]:
-    """Return the API keys of a file, one per line; # starts a comment line. Raises BytenmtError if
-    none."""
+    """Return the API keys of a file, one per line; # starts a comment.
+
+    Raises BytenmtError where there is none.
+    """
     lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     keys = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     if not keys:

@@ -19,21 +19,25 @@ from bytenmt.errors import BytenmtError
 from bytenmt.serve.app import App
 
 BACKLOG = 2048
-PREFIX = re.compile(r"(/[\w.~-]+)*")  # of the address, as a proxy tells it
+PATH_PREFIX = re.compile(r"(/[\w.~-]+)*")  # of the address, as a proxy sends it
 logger = logging.getLogger(__package__)
 
 
 class GracefulServer(uvicorn.Server):
-    """A server that ends on SIGTERM or Ctrl-C when all accepted requests are answered, which takes
-    Limits.seconds at most; on the second one it ends at once."""
+    """A server that ends on SIGTERM or Ctrl-C once all accepted requests are answered.
+
+    That takes at most Limits.seconds; on a second signal it ends at once.
+    """
 
     def __init__(self, config: uvicorn.Config, app: App) -> None:
         super().__init__(config)
         self._service = app.service
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to end the server, at a second signal at once; uvicorn's would raise it again at
-        the end."""
+        """Begin to end the server, at a second signal at once.
+
+        uvicorn's own method would raise the signal again at the end.
+        """
         self.force_exit = self.should_exit
         self.should_exit = True
 
@@ -53,27 +57,26 @@ class GracefulServer(uvicorn.Server):
 
 
 class ProxyHeaders(ProxyHeadersMiddleware):
-    """Believes of proxies the client's address, the scheme, and the path before this server's own."""
+    """Takes the client's address, the scheme and the path prefix from a proxy's headers."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request (ASGI)."""
         prefix = Headers(scope=scope).get("x-forwarded-prefix", "").rstrip("/")
-        if (scope["client"] or [""])[0] in self.trusted_hosts and PREFIX.fullmatch(prefix):
+        if (scope["client"] or [""])[0] in self.trusted_hosts and PATH_PREFIX.fullmatch(prefix):
             scope |= {"root_path": prefix, "path": prefix + scope["path"]}
         await super().__call__(scope, receive, send)
 
 
 def listening(host: str, port: int) -> socket.socket:
     """Open a TCP socket that listens at an address; port 0: any free one. Raises BytenmtError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise BytenmtError(
             f"cannot listen on {host}, port {port}: {error.strerror or error}"
         ) from None
-    # Connections inherit it: no packet waits until the one before it is confirmed, which takes 40
-    # ms.
+    # Connections inherit it: no packet waits 40 ms for the confirmation of the one before it.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 

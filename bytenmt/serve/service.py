@@ -1,5 +1,7 @@
-"""Translate texts and documents for an event loop: detect the language, find the model, ask its
-worker."""
+"""Translate texts and documents for an event loop.
+
+Detect the language, find the model, ask its worker.
+"""
 
 from __future__ import annotations
 
@@ -7,45 +9,36 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import prometheus_client as prometheus
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from bytenmt import __version__
-from bytenmt.decoding.kept_spans import SourceLine
-from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.documents.translation import LineTranslation
+from bytenmt.documents.unit import CodedText
 from bytenmt.serve.bodies import PairBody, TranslateBody
 from bytenmt.serve.documents import DocumentPool, DocumentSource, read, write
 from bytenmt.serve.languages import Direction, LanguageGuess, ServedLanguages, name_of
 from bytenmt.serve.work_queue import Limits, Refusal, WorkQueue
 from bytenmt.serve.worker import Worker
+from bytenmt.translation.kept_spans import SourceLine
+from bytenmt.translation.line_batch import TranslationResult
 
 AUTO = "auto"
-MOST_ALTERNATIVES = 3  # to a best translation
-BOUNDS = (
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    5.0,
-    10.0,
-    30.0,
-)  # of histograms, in seconds
+MAX_ALTERNATIVES = 3  # to a best translation
+# Upper bounds of the histograms' buckets, in seconds.
+BUCKET_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # when each counter was made
 
 
 class Metrics:
-    """The Prometheus metrics of a server, a field each; `registry` has them and those of the
-    process."""
+    """The Prometheus metrics of a server.
+
+    `registry` has them and those of the process.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
@@ -54,7 +47,7 @@ class Metrics:
         Gauge("build_info", "The version.", ["version"], **common).labels(__version__).set(1)
         self.requests = Counter("requests", "Answered requests.", ["path", "status"], **common)
         self.seconds = Histogram(
-            "request_seconds", "Until the answer.", ["path"], buckets=BOUNDS, **common
+            "request_seconds", "Until the answer.", ["path"], buckets=BUCKET_SECONDS, **common
         )
         self.source_bytes = Counter(
             "source_bytes", "Bytes that models translated.", ["direction"], **common
@@ -66,7 +59,7 @@ class DirectionWorkers(NamedTuple):
     """The two threads that decode with the model of one direction."""
 
     worker: Worker  # for the best translation alone
-    alternatives: Worker  # with a beam for MOST_ALTERNATIVES (3) further hypotheses
+    alternatives: Worker  # with a beam for MAX_ALTERNATIVES (3) further hypotheses
 
 
 class TranslationPlan(NamedTuple):
@@ -78,53 +71,54 @@ class TranslationPlan(NamedTuple):
 
     @property
     def is_copy(self) -> bool:
-        """Return whether the texts are in the target language already; then they are returned
-        unchanged."""
+        """Return whether the texts are in the target language already and stay as they are."""
         return self.direction.source == self.direction.target
 
 
 def split_lines(text: str) -> tuple[list[bytes], list[str]]:
-    """Return the stripped, non-blank lines of a text, and the white space before, between and after
-    them.
+    """Return the stripped, non-blank lines of a text, and the white space around them.
 
     There is one separator more than lines: separators[i] stands before lines[i].
     """
-    lines, separators = list[bytes](), [""]
+    lines: list[bytes] = []
+    separators = [""]
     for line in text.splitlines(keepends=True):
         inner = line.strip()
+        if not inner:
+            separators[-1] += line
+            continue
         begin = line.index(inner)
-        separators[-1] += line[:begin] if inner else line
-        if inner:
-            lines.append(inner.encode())
-            separators.append(line[begin + len(inner) :])
+        separators[-1] += line[:begin]
+        lines.append(inner.encode())
+        separators.append(line[begin + len(inner) :])
     return lines, separators
 
 
 @dataclass
 class Service:
-    """Translates texts and documents for the routes of the server, by its models, within its
-    limits."""
+    """Translates texts and documents for the server's routes, by its models, within its limits."""
 
     models: dict[Direction, DirectionWorkers]
     keys: Sequence[str] = ()  # API keys, of which a client needs one; empty: none is needed
     limits: Limits = Limits()
     metrics: Metrics = field(default_factory=Metrics)
-    is_draining: bool = False  # the server is about to end
+    is_draining: bool = False  # the server is shutting down
 
     def __post_init__(self) -> None:
         self.languages = ServedLanguages(list(self.models))
         self.queue = WorkQueue(self.limits)
         self.metrics.in_flight.set_function(lambda: self.queue.n_requests)
-        self.uploads = WorkQueue(
-            self.limits._replace(seconds=math.inf)
-        )  # they do not keep texts waiting
+        # Uploads do not keep texts waiting.
+        self.uploads = WorkQueue(self.limits._replace(seconds=math.inf))
         self.documents = DocumentPool()
 
     def why_not_ready(self) -> str | None:
         """Return why the server is not ready for requests, or None if it is."""
         if self.is_draining:
-            return "the server is about to end"
-        return "too many requests are waiting" if self.queue.is_full else None
+            return "the server is shutting down"
+        if self.queue.is_full:
+            return "too many requests are waiting"
+        return None
 
     async def guesses(self, texts: Sequence[str]) -> list[LanguageGuess]:
         """Return the languages that the joined texts may be in, likeliest first."""
@@ -136,19 +130,20 @@ class Service:
         client: its account, see account_of. Raises Refusal (400) for a direction that is not
         served.
         """
-        guess, target = None, self.languages.known(body.target)
+        target = self.languages.known(body.target)
+        guess = None
         if body.source.lower() == AUTO:
             guess = (await self.guesses(texts))[0]
-        source = guess.language if guess else self.languages.known(body.source)
+            source = guess.language
+        else:
+            source = self.languages.known(body.source)
         plan = TranslationPlan(Direction(source, target), guess, client)
-        if not (plan.is_copy or plan.direction in self.models):
-            detected = (
-                f"the text is in {name_of(source)} ({source}), as detected: " if guess else ""
-            )
-            raise Refusal(
-                400, f"{detected}no model translates from {source} into {target}: see /languages"
-            )
-        return plan
+        if plan.is_copy or plan.direction in self.models:
+            return plan
+        message = f"no model translates from {source} into {target}: see /languages"
+        if guess is not None:
+            message = f"the text is in {name_of(source)} ({source}), as detected: {message}"
+        raise Refusal(400, message)
 
     async def translate(
         self,
@@ -157,8 +152,9 @@ class Service:
         body: TranslateBody,
         on_part: Callable[[str], object] | None = None,
     ) -> list[list[str]]:
-        """Return the translations of each text, distinct, the best first; of HTML one. It can be
-        cancelled.
+        """Return distinct translations of each text, the best first; of HTML one.
+
+        It can be cancelled.
 
         on_part: for a single plain text, called with its next translated sentences, also by other
         threads.
@@ -177,9 +173,9 @@ class Service:
         def add(line: int, part: bytes) -> None:
             """Pass on a part of a line, and what stands between it and the line before."""
             nonlocal n_begun
-            if (
-                text := "".join(split[0][1][n_begun : line + 1]) + part.decode()
-            ) and on_part is not None:
+            separators = split[0][1]
+            text = "".join(separators[n_begun : line + 1]) + part.decode()
+            if text and on_part is not None:
                 on_part(text)
             n_begun = max(n_begun, line + 1)
 
@@ -193,19 +189,17 @@ class Service:
         if is_streamed:
             add(len(split[0][0]), b"")
         return [
-            list(
-                dict.fromkeys(
-                    _variant(separators, of_lines, k) for k in range(1 + MOST_ALTERNATIVES)
-                )
-            )
+            _distinct_variants(separators, of_lines)
             for (_, separators), of_lines in zip(split, results, strict=True)
         ]
 
     async def translate_file(self, file: DocumentSource, body: PairBody, client: str) -> bytes:
-        """Return the bytes of a translated document, doubtful units marked for review. Raises
-        Refusal."""
+        """Return the bytes of a translated document, doubtful units marked.
+
+        Raises Refusal.
+        """
         (lines,) = await self.documents.run(client, read, [file])
-        texts = ["".join(part for part in line if isinstance(part, str)) for line in lines]
+        texts = [_text_of(line) for line in lines]
         plan = await self.plan(body, texts, client)
         with self.queue.admitted(client, self.limits.count_characters(texts)):
             return (await self._translate_documents([file], [lines], plan, is_judged=True))[0]
@@ -217,14 +211,14 @@ class Service:
         plan: TranslationPlan,
         is_judged: bool,
     ) -> list[bytes]:
-        """Return files with their lines translated. is_judged: whether doubtful units are marked."""
+        """Return files with their lines translated.
+
+        is_judged: whether doubtful units are marked.
+        """
         if plan.is_copy:
             return [file.data for file in files]
         results = await self._translate_lines(lines, plan, is_judged=is_judged)
-        made = [
-            [LineTranslation(one.parts, one.best.flags or ()) for one in of_file]
-            for of_file in results
-        ]
+        made = [_line_translations(of_file) for of_file in results]
         files = [file._replace(pair=file.pair or (*plan.direction,)) for file in files]
         translated: list[bytes] = await self.documents.run(plan.client, write, files, made)
         return translated
@@ -236,22 +230,43 @@ class Service:
         n_more: int = 0,
         **options: Any,
     ) -> list[list[TranslationResult]]:
-        """Return the results of the lines of each group. n_more: alternatives. options: of
-        TranslationJob."""
+        """Return the results of the lines of each group.
+
+        n_more: alternatives. options: of TranslationJob.
+        """
         model = self.models[plan.direction]
         worker = model.alternatives if n_more else model.worker
         lines = list(chain.from_iterable(groups))
-        results = iter(await worker.translate(lines, client=plan.client, **options))
-        by_group = [[next(results) for _ in group] for group in groups]
-        n_bytes = sum(len(result.source) for result in chain.from_iterable(by_group))
+        results = await worker.translate(lines, client=plan.client, **options)
+        n_bytes = sum(len(result.source) for result in results)
         self.metrics.source_bytes.labels(str(plan.direction)).inc(n_bytes)
-        return by_group
+        remaining = iter(results)
+        return [list(islice(remaining, len(group))) for group in groups]
+
+
+def _text_of(line: CodedText) -> str:
+    """Return the text of a document's line without its inline codes."""
+    return "".join(part for part in line if isinstance(part, str))
+
+
+def _line_translations(results: Sequence[TranslationResult]) -> list[LineTranslation]:
+    return [LineTranslation(result.parts, result.best.flags or ()) for result in results]
+
+
+def _distinct_variants(
+    separators: Sequence[str], results: Sequence[TranslationResult]
+) -> list[str]:
+    """Return the distinct translations of a text from the hypotheses of its lines, best first."""
+    variants = [_variant(separators, results, k) for k in range(1 + MAX_ALTERNATIVES)]
+    return list(dict.fromkeys(variants))
 
 
 def _variant(separators: Sequence[str], results: Sequence[TranslationResult], k: int) -> str:
-    """Return a text with the k-th hypotheses of its lines, or the best one where a line has fewer."""
-    texts = [
-        result.hypotheses[k if k < len(result.hypotheses) else 0].text.decode()
-        for result in results
-    ]
-    return "".join(part for pair in zip(separators, [*texts, ""], strict=True) for part in pair)
+    """Return a text with the k-th hypotheses of its lines, or the best of a line with fewer."""
+    text = separators[0]
+    for result, separator in zip(results, separators[1:], strict=True):
+        hypothesis = result.best
+        if k < len(result.hypotheses):
+            hypothesis = result.hypotheses[k]
+        text += hypothesis.text.decode() + separator
+    return text

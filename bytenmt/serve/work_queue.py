@@ -1,5 +1,4 @@
-"""The work that a server has admitted: limits in all and for each client, and when there will be
-room."""
+"""The work that a server has admitted: its limits, for each client too, and the time to wait."""
 
 from __future__ import annotations
 
@@ -10,23 +9,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-BYTES_A_CHARACTER = 100  # of a request: documents have far more bytes than text
-LONGEST_REQUESTS = 50  # so many of the longest texts may wait altogether
-CLIENT_SHARE = 4  # a client may have a quarter of the queue
-ESTIMATED_SHARE = 0.5  # of Limits.seconds for the work that waits: more comes before it is done
-ASSUMED_SPEED = (
-    5000.0  # characters a second of a small int8 model on one core, until the speed is measured
-)
+BYTES_PER_CHARACTER = 100  # of a request: documents have far more bytes than text
+MAX_LONGEST_REQUESTS = 50  # so many of the longest texts may wait altogether
+N_CLIENT_SHARES = 4  # a client may have a quarter of the queue
+WAITING_SHARE = 0.5  # of Limits.seconds for the work that waits: more comes before it is done
+# Characters a second of a small int8 model on one core, until the speed is measured.
+ASSUMED_SPEED = 5000.0
 REMEMBERED_SECONDS = 60.0  # of work, in which the measured speed is forgotten to a third
 
 
 class Refusal(Exception):
-    """Raised to answer a request with an error: HTTP status, one line for the client, and the
-    seconds after which it may try again (None: not said)."""
+    """Raised to answer a request with an error."""
 
     def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
-        self.status, self.message, self.retry_after = status, message, retry_after
+        self.status = status  # of HTTP
+        self.message = message  # one line for the client
+        self.retry_after = retry_after  # seconds until it may try again, None if not said
 
 
 class Limits(NamedTuple):
@@ -39,10 +38,13 @@ class Limits(NamedTuple):
     @property
     def body_bytes(self) -> int:
         """The most bytes of the body of a request."""
-        return BYTES_A_CHARACTER * self.characters
+        return BYTES_PER_CHARACTER * self.characters
 
     def count_characters(self, texts: Sequence[str]) -> int:
-        """Return how many characters texts count in a queue. Raises Refusal (413) above the limit."""
+        """Return how many characters texts count in a queue.
+
+        Raises Refusal (413) above the limit.
+        """
         n_characters = sum(len(text) or 1 for text in texts)
         if n_characters > self.characters:
             raise Refusal(
@@ -58,20 +60,21 @@ class WorkQueue:
     """
 
     def __init__(self, limits: Limits) -> None:
-        self._limits, self._most_characters = limits, LONGEST_REQUESTS * limits.characters
-        self.n_requests = self.n_characters = 0
+        self._limits = limits
+        self._max_characters = MAX_LONGEST_REQUESTS * limits.characters
+        self.n_requests = 0
+        self.n_characters = 0
         self._requests_of: Counter[str] = Counter()
         self._characters_of: Counter[str] = Counter()
-        self._done, self._seconds = (
-            ASSUMED_SPEED,
-            1.0,
-        )  # characters of late, and the time that they took
+        # The characters translated of late, and the seconds that they took.
+        self._done = ASSUMED_SPEED
+        self._seconds = 1.0
         self._last = 0.0  # when a request was answered, or began in an empty queue
 
     @property
     def is_full(self) -> bool:
         """Return whether every further request is refused, whoever sends it."""
-        return self.n_requests >= self._limits.queue or self.n_characters >= self._most_characters
+        return self.n_requests >= self._limits.queue or self.n_characters >= self._max_characters
 
     def retry_after(self) -> int:
         """Estimate the seconds until the admitted work is done, by the recent speed; 1 or more."""
@@ -84,30 +87,34 @@ class WorkQueue:
         Raises Refusal (429) before it if the queue, or the quarter of it that one client may have,
         is full, or if others wait and all would probably take more than half of Limits.seconds.
         """
+        max_requests = max(1, self._limits.queue // N_CLIENT_SHARES)
+        max_characters = self._max_characters // N_CLIENT_SHARES
         has_share = (
-            self._requests_of[client] < max(1, self._limits.queue // CLIENT_SHARE)
-            and self._characters_of[client] + n_characters <= self._most_characters // CLIENT_SHARE
+            self._requests_of[client] < max_requests
+            and self._characters_of[client] + n_characters <= max_characters
         )
         seconds = (self.n_characters + n_characters) * self._seconds / self._done
-        is_late = self.n_requests and seconds > ESTIMATED_SHARE * self._limits.seconds
+        is_late = self.n_requests and seconds > WAITING_SHARE * self._limits.seconds
         if self.is_full or is_late or not has_share:
-            whose, wait = "" if has_share else " of this client", self.retry_after()
+            wait = self.retry_after()
+            whose = "" if has_share else " of this client"
             raise Refusal(429, f"too many requests{whose} are waiting: try again in {wait} s", wait)
-        self._last = self._last if self.n_requests else time.monotonic()
+        if not self.n_requests:
+            self._last = time.monotonic()
         self._count(client, 1, n_characters)
         try:
             yield
-            elapsed = (
-                time.monotonic() - self._last
-            )  # a request that failed tells nothing of the speed
-            kept = math.exp(-elapsed / REMEMBERED_SECONDS)
-            self._done, self._seconds = (
-                kept * self._done + n_characters,
-                kept * self._seconds + elapsed,
-            )
-            self._last += elapsed
+            self._measure(n_characters)  # a request that failed tells nothing of the speed
         finally:
             self._count(client, -1, -n_characters)
+
+    def _measure(self, n_characters: int) -> None:
+        """Update the measured speed after a request with so many characters was answered."""
+        elapsed = time.monotonic() - self._last
+        kept = math.exp(-elapsed / REMEMBERED_SECONDS)
+        self._done = kept * self._done + n_characters
+        self._seconds = kept * self._seconds + elapsed
+        self._last += elapsed
 
     def _count(self, client: str, n_requests: int, n_characters: int) -> None:
         self.n_requests += n_requests

@@ -17,11 +17,11 @@ from threading import Thread
 from typing import Any
 
 from bytenmt.decoding.interface import Request
-from bytenmt.decoding.kept_spans import SourceLine
-from bytenmt.decoding.line_batch import LineBatch, TranslationResult
 from bytenmt.decoding.scheduler import Scheduler
-from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.judge import Judge
+from bytenmt.translation.kept_spans import SourceLine
+from bytenmt.translation.line_batch import LineBatch, TranslationResult
+from bytenmt.translation.translator import Translator
 
 # An engine has slots for as many lines of this length as are decoded at once, but not more than
 # MAX_SLOTS.
@@ -32,22 +32,21 @@ BEGIN_SECONDS = 0.02  # for splitting jobs into requests, before the next decodi
 
 @dataclass(eq=False)
 class TranslationJob:
-    """Lines of one request for a Worker, which sets the future `results`. Cancelling it drops the
-    lines."""
+    """Lines of one request for a Worker, which sets the future `results`.
 
-    lines: Sequence[
-        SourceLine
-    ]  # each is UTF-8, or the strings and inline codes of a document's line
+    Cancelling it drops the lines.
+    """
+
+    # Each is UTF-8, or the strings and inline codes of a document's line.
+    lines: Sequence[SourceLine]
     client: str = ""  # name of the client; clients take turns
     is_judged: bool = False  # whether the best hypotheses get flags
-    on_part: Callable[[int, bytes], object] | None = (
-        None  # gets a line's index and its next sentences
-    )
+    # Gets a line's index and its next sentences.
+    on_part: Callable[[int, bytes], object] | None = None
     results: Future[list[TranslationResult]] = field(default_factory=Future, init=False)
     batch: LineBatch = field(init=False)  # the lines as requests to the engine; set by the worker
-    n_sent: tuple[int, int] = field(
-        default=(0, 0), init=False
-    )  # to on_part: lines, bytes of the next
+    n_lines_sent: int = field(default=0, init=False)  # to on_part
+    n_bytes_sent: int = field(default=0, init=False)  # to on_part, of the next line
 
 
 class Worker:
@@ -59,7 +58,8 @@ class Worker:
     """
 
     def __init__(self, translator: Translator, judge: Judge) -> None:
-        self._translator, self._judge = translator, judge
+        self._translator = translator
+        self._judge = judge
         self._submitted = SimpleQueue[TranslationJob]()
         self._scheduler: Scheduler | None = None  # of the engine
         self._jobs = set[TranslationJob]()
@@ -69,8 +69,10 @@ class Worker:
     async def translate(
         self, lines: Sequence[SourceLine], **options: Any
     ) -> list[TranslationResult]:
-        """Return a result for each line, in order; can be cancelled. options: fields of
-        TranslationJob."""
+        """Return a result for each line, in order.
+
+        It can be cancelled. options: fields of TranslationJob.
+        """
         return await asyncio.wrap_future(self.submit(TranslationJob(lines, **options)))
 
     def submit(self, job: TranslationJob) -> Future[list[TranslationResult]]:
@@ -88,10 +90,11 @@ class Worker:
             try:
                 if self._scheduler is not None and self._jobs:
                     self._advance(self._scheduler)
-            except (
-                Exception
-            ) as error:  # the engine is in no known state: it and its lines are given up
-                self._scheduler, jobs, self._jobs = None, self._jobs, set()
+            except Exception as error:
+                # The state of the engine is unknown: it and its lines are given up.
+                jobs = self._jobs
+                self._scheduler = None
+                self._jobs = set()
                 self._requests.clear()
                 for job in jobs:
                     self._end(job, error)
@@ -121,24 +124,35 @@ class Worker:
             self._report(job)
 
     def _report(self, job: TranslationJob) -> None:
-        """Pass on sentences that are done, up to the first one that is not, and the results if all
-        are."""
-        line, n_bytes = job.n_sent
-        is_complete = job.on_part is not None
-        while is_complete and line < len(job.lines):
-            text, is_complete = job.batch.beginning(line)
-            if job.on_part is not None and text[n_bytes:]:
-                job.on_part(line, text[n_bytes:])
-            job.n_sent = line, n_bytes = (line + 1, 0) if is_complete else (line, len(text))
+        """Pass on the sentences that are done up to the first gap, and all results at the end."""
+        if job.on_part is not None:
+            self._send_parts(job, job.on_part)
         if job.batch.is_complete:
             results = job.batch.results()
-            self._end(job, self._judge.flag(results) if job.is_judged else results)
+            if job.is_judged:
+                results = self._judge.flag(results)
+            self._end(job, results)
+
+    def _send_parts(self, job: TranslationJob, on_part: Callable[[int, bytes], object]) -> None:
+        """Pass on what follows the bytes that were sent, up to the first line with a gap."""
+        while job.n_lines_sent < len(job.lines):
+            text, is_complete = job.batch.beginning(job.n_lines_sent)
+            part = text[job.n_bytes_sent :]
+            if part:
+                on_part(job.n_lines_sent, part)
+            if not is_complete:
+                job.n_bytes_sent = len(text)
+                return
+            job.n_lines_sent += 1
+            job.n_bytes_sent = 0
 
     def _end(
         self, job: TranslationJob, outcome: list[TranslationResult] | Exception | None = None
     ) -> None:
-        """Forget a job with what it has in the scheduler. outcome: its result, None if it was
-        cancelled."""
+        """Forget a job and its sentences in the scheduler.
+
+        outcome: its result, None if it was cancelled.
+        """
         if job in self._jobs:
             self._jobs.remove(job)
             if self._scheduler is not None:

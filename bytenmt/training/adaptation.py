@@ -24,18 +24,17 @@ from torch import Tensor
 
 from bytenmt.architectures.model_program import NGRAM_TABLES
 from bytenmt.checkpoints.checkpoint import model_tensors, read_initial_weights
+from bytenmt.checkpoints.facts import Facts
 from bytenmt.checkpoints.quantize import write_rounded
 from bytenmt.checkpoints.weights import PUBLISHED, StoredWeights, read_run
-from bytenmt.config.facts import Facts, PairFiles
 from bytenmt.config.schedules import fraction_done, stopped_early
 from bytenmt.config.schema import Config
 from bytenmt.config.train_section import TrainConfig
 from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.loading import load_runs
-from bytenmt.decoding.settings import Settings
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import text_scores
@@ -43,6 +42,8 @@ from bytenmt.reporter import SILENT, Reporter
 from bytenmt.training.run import preserve_thread_count
 from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation import CPU, TranslationObjective
+from bytenmt.translation.settings import Settings
+from bytenmt.translation.translator import Translator
 
 MIN_PAIRS = 20
 HELD_OUT_SHARE = 0.2  # of the pairs
@@ -246,7 +247,7 @@ def _measure(model: Path, pairs: Sequence[Pair], reporter: Reporter = SILENT) ->
     texts = [text.decode() for text in translator.translate(sources)]
     chrf = text_scores(texts, [target for _, target in pairs]).chrf
     corpus = _corpus(pairs)
-    bits = bits_per_byte(log_probabilities(runtime.make_reader(), corpus), corpus.target_lengths)
+    bits = bits_per_byte(log_probabilities(runtime.make_scorer(), corpus), corpus.target_lengths)
     return Measurement(bits, chrf)
 
 

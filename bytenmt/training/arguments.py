@@ -14,9 +14,9 @@ import msgspec
 from msgspec.structs import replace
 
 from bytenmt.checkpoints.weights import PUBLISHED, has_checkpoint, read_config, read_run
-from bytenmt.config.facts import PairFiles
 from bytenmt.config.schema import Config, config_tree, resolve_config
 from bytenmt.config.tree import assign, assign_value, merge, merge_settings
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.errors import BytenmtError, ConfigError
 
 # The factor of a preset's batch where there is a GPU and train.max_tokens is not set.

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.tensor_tree import map_tensors, tensors
-from bytenmt.config.facts import Facts, PairFiles, TextFact
+from bytenmt.checkpoints.facts import Facts, TextFact
 from bytenmt.config.schema import Config
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.data.text_file import read_bytes, stored_path
 from bytenmt.data.windows import Bytes, Streams, WindowBatch, serial_windows, shuffled_windows
 from bytenmt.distributed import SINGLE_PROCESS, Group

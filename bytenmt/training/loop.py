@@ -20,9 +20,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bytenmt.checkpoints.facts import Facts
 from bytenmt.checkpoints.metrics import MetricsLog
 from bytenmt.checkpoints.weights import has_checkpoint
-from bytenmt.config.facts import Facts
 from bytenmt.config.schedules import fraction_done, stopped_early
 from bytenmt.decoding.program_check import check_program
 from bytenmt.errors import BytenmtError

@@ -15,15 +15,17 @@ import torch
 from msgspec.structs import replace
 
 from bytenmt.architectures.parameters import decoder_weights
+from bytenmt.architectures.section import architecture
 from bytenmt.atomic_file import write_atomically
 from bytenmt.checkpoints.checkpoint import read_initial_weights, training_lock
+from bytenmt.checkpoints.facts import Facts
 from bytenmt.checkpoints.metrics import MetricsLog, Record
 from bytenmt.checkpoints.weights import CONFIG, has_checkpoint, read_config
-from bytenmt.config.facts import Facts
 from bytenmt.config.fields import MAX_THREADS
 from bytenmt.config.schedules import SCHEDULES_WITH_END, stopped_early
-from bytenmt.config.schema import Config, architecture, config_toml, fingerprint
-from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.config.schema import Config, config_toml, fingerprint
+from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.decoding.engine_selection import n_cores
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, ConfigError

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from bytenmt.architectures.base import Model
-from bytenmt.architectures.parameters import NGRAM_TABLES
+from bytenmt.architectures.model_program import NGRAM_TABLES
 from bytenmt.architectures.registry import build_model
 from bytenmt.checkpoints.checkpoint import (
     check_can_be_stored,
@@ -26,8 +26,8 @@ from bytenmt.checkpoints.checkpoint import (
     save_checkpoint,
     write_weights,
 )
+from bytenmt.checkpoints.facts import Facts, Progress
 from bytenmt.checkpoints.weights import BEST, TRAINER
-from bytenmt.config.facts import Facts, Progress
 from bytenmt.config.schedules import lr_factor
 from bytenmt.config.schema import Config
 from bytenmt.decoding.program_check import check_program

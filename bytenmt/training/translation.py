@@ -13,24 +13,25 @@ import torch
 from torch import Tensor
 
 from bytenmt.architectures.base import Model
-from bytenmt.config.facts import Facts, PairFiles
+from bytenmt.checkpoints.facts import Facts
 from bytenmt.config.schema import Config
 from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.batches import Batch, batches
 from bytenmt.data.corpus import CorpusPart, ParallelCorpus
 from bytenmt.data.corpus_report import inventory, multi_sentence_share, warnings_of_pairs
 from bytenmt.data.epoch_plan import epoch_plan
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.data.text_file import stored_path
 from bytenmt.decoding.loading import runtime_from_models
-from bytenmt.decoding.pytorch.reader import TorchReader
-from bytenmt.decoding.translator import Translator
+from bytenmt.decoding.pytorch.scorer import TorchScorer
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import text_values
 from bytenmt.reporter import Reporter
-from bytenmt.sentinels import PATTERNS_VERSION
+from bytenmt.span_classes import PATTERNS_VERSION
 from bytenmt.training.losses import LossInputs, batch_loss, draw_inputs, drop_bytes
 from bytenmt.training.precision import autocast
+from bytenmt.translation.translator import Translator
 
 CPU = torch.device("cpu")
 N_SAMPLES = 3  # first validation lines, whose translations are logged
@@ -183,7 +184,7 @@ class TranslationObjective:
         the lines.
         """
         assert self.valid is not None
-        log_p = log_probabilities(TorchReader([model], self.device), self.valid, self.group)
+        log_p = log_probabilities(TorchScorer([model], self.device), self.valid, self.group)
         return {"valid_bits_per_byte": bits_per_byte(log_p, self.valid.target_lengths)}
 
     def decode(self, model: Model[Any, Any]) -> dict[str, Any]:

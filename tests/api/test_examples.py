@@ -13,10 +13,11 @@ from heard import Heard
 from made_up_engine import make_run
 
 import bytenmt
+from bytenmt import data, evaluation, language, translation
 from bytenmt.api import runs
 from bytenmt.data import sentences
-from bytenmt.decoding import glossary, translator
 from bytenmt.training import arguments
+from bytenmt.translation import glossary, translator
 
 WITHOUT_SOURCE = ("model.source=false",)
 
@@ -32,12 +33,28 @@ def make_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+MODULES = [
+    # Rooms that people call from Python have an example in the docstring of the folder.
+    (data, 10),
+    (evaluation, 11),
+    (language, 10),
+    (translation, 5),
+    # Modules.
+    (runs, 8),
+    (arguments, 4),
+    (translator, 4),
+    (glossary, 1),
+    (sentences, 4),
+]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("module", "least"), [(runs, 8), (arguments, 4), (translator, 4), (glossary, 1), (sentences, 4)]
+    ("module", "least"), MODULES, ids=lambda value: getattr(value, "__name__", "")
 )
 def test_the_examples_run(place: Path, module: ModuleType, least: int) -> None:
-    said, n = io.StringIO(), 0
+    said = io.StringIO()
+    n = 0
     runner = doctest.DocTestRunner()
     for example in doctest.DocTestFinder().find(module, globs={**vars(module), "bytenmt": bytenmt}):
         n += len(example.examples)
@@ -56,7 +73,8 @@ def test_a_training_in_another_thread_leaves_signals_alone(place: Path) -> None:
         "valid_text": "long",
         "max_updates": 1,
     }
-    useless, heard = {"weights": [2.0], "settings": ["data.noise=0.1"]}, Heard()
+    useless = {"weights": [2.0], "settings": ["data.noise=0.1"]}
+    heard = Heard()
     with ThreadPoolExecutor() as threads:
         run = threads.submit(
             bytenmt.train, "runs/new", **texts, **useless, threads=1, reporter=heard

@@ -8,7 +8,8 @@ import pytest
 from fast_variants import by_variant, rotated
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from invariants import PARALLEL, VARIANTS, WITH_SOURCE, WITHOUT_SOURCE, AnyModel, make
+from invariants import PARALLEL, WITH_SOURCE, AnyModel, make
+from variants import VARIANTS, WITHOUT_SOURCE
 
 model_of = cache(make)  # by the variant's name; collecting tests makes none
 pieces_of_text = st.lists(st.integers(1, 5), min_size=1, max_size=6)

@@ -62,25 +62,25 @@ architectures.convs2s.model DecoderLayer.attend | memory.source_len[ | memory.so
 a mean that reads padding | convs2s-pooling | padding
 architectures.convs2s.encoder mean_pool | x * mask[:, :, None] | x
 a ring that is not written | bytenet convs2s | steps: cut into
-layers.convolution RingTaps.append | ring[self.row_numbers, self.write] = new | pass
+layers.rings RingTaps.append | ring[self.row_numbers, self.write] = new | pass
 a ring shorter than the taps reach | bytenet convs2s | steps, reorder
-layers.convolution ring_capacity | + 1 | - 1 or 1
+layers.rings ring_capacity | + 1 | - 1 or 1
 a column whose row is not made its owner | bytenet convs2s | reorder: after reordering
-layers.convolution Clock.advance | self.ancestors.scatter(1, new, torch.zeros_like(new)) | self.ancestors
+layers.rings Clock.advance | self.ancestors.scatter(1, new, torch.zeros_like(new)) | self.ancestors
 distances copied without how far the row has come | bytenet convs2s | reorder: after reordering
-layers.convolution Clock.reorder | self.ancestors[parents] + moved[:, None] | self.ancestors[parents]
+layers.rings Clock.reorder | self.ancestors[parents] + moved[:, None] | self.ancestors[parents]
 ancestors that are ignored | bytenet convs2s | reorder: after reordering
-layers.convolution RingTaps.from_clock | row_numbers + clock.ancestors | row_numbers + 0 * clock.ancestors
+layers.rings RingTaps.from_clock | row_numbers + clock.ancestors | row_numbers + 0 * clock.ancestors
 a reordering that is none | ALL | reorder: after reordering
 architectures.base Model.reorder | return cast(S, | return state or cast(S,
 a reordering that moves the positions alone | recurrent-bytenet-decoder | reorder
-architectures.base Model.reorder | return part[parents] if | return part if True or
+architectures.base Model.reorder | each[parents] for | each for
 a reordering that moves the rings | bytenet convs2s | rings_in_place: copied
-architectures.base Model.reorder | name == "rings" | False
+architectures.base Model.reorder | part  # never | Rings(tuple(each[parents] for each in part.buffers))  #
 rows that are selected in another order | ALL | moved_rows
 architectures.tensor_tree select | part[rows] | part[rows.flip(0)]
 a state written where gradients need it | bytenet convs2s | state_kept
-layers.convolution RingTaps.append | torch.is_grad_enabled() | False
+layers.rings RingTaps.append | torch.is_grad_enabled() | False
 a step at another position than in training, E.3 | convs2s | steps: cut into
 layers.embedding PositionEmbedding.forward | positions.clamp | (positions + (positions.shape[-1] == 1)).clamp
 a chunk that begins again at position 0 | convs2s | cut: cut into
@@ -88,13 +88,13 @@ layers.embedding PositionEmbedding.forward | positions.clamp | (positions - posi
 an LSTM whose c starts each call at zero | seq2seq-lstm | steps, reference: sentence
 layers.recurrent RecurrentLayer.read | *before) | before[0], *(0 * part for part in before[1:]))
 weight norm over all channels, F.16 | convs2s | reference: sentence
-layers.convolution WeightNorm._weight | self.v.flatten(1).norm(dim=1) | self.v.norm()
+layers.weight_norm WeightNorm._weight | self.v.flatten(1).norm(dim=1) | self.v.norm()
 z where 1 - z belongs | seq2seq seq2seq-every-step bahdanau | reference: sentence
-layers.recurrent GRU.runner | self.update == "keep" else | self.update != "keep" else
+layers.recurrent GRU.runner | if self.update == "keep": | if self.update != "keep":
 the reset on the other side of the product | seq2seq seq2seq-every-step bahdanau | reference: sentence
 layers.recurrent GRU.runner | self.reset == "before": | self.reset != "before":
 a context outside of the reset | seq2seq-cho | reference: sentence
-layers.recurrent GRU.runner | 3 * d :] if | 3 * d :] / r if
+layers.recurrent GRU.runner | x[..., 3 * d :]) | x[..., 3 * d :] / r)
 s_i where the paper has s_{i-1} | bahdanau | reference: sentence
 architectures.bahdanau.model Bahdanau._written | == "previous" | != "previous"
 a residual without the square root of a half | convs2s | reference: sentence

@@ -17,8 +17,9 @@ from bytenmt.architectures.parameters import (
     step_cost,
 )
 from bytenmt.architectures.registry import build_model
+from bytenmt.architectures.section import architecture
 from bytenmt.architectures.tensor_tree import tensors
-from bytenmt.config.schema import architecture, parse_config
+from bytenmt.config.schema import parse_config
 from bytenmt.program.writer import WeightSink, parameter
 
 

@@ -8,15 +8,15 @@ import invariants
 import pytest
 import torch
 from fast_variants import by_variant
-from invariants import VARIANTS, WITHOUT_SOURCE, Variant, assert_same, build, make
+from invariants import assert_same, build, make
 from torch import Tensor
 from torch.nn import functional as F
-from variants import OPTIONS
+from variants import OPTIONS, VARIANTS, WITHOUT_SOURCE, Variant
 
 from bytenmt.architectures.registry import build_model
 from bytenmt.architectures.transformer.model import _attend
 from bytenmt.config.schema import parse_config
-from bytenmt.layers.convolution import WeightNorm
+from bytenmt.layers.weight_norm import WeightNorm
 
 
 @by_variant("name", [name for name in OPTIONS if name not in WITHOUT_SOURCE])

@@ -27,9 +27,9 @@ from bytenmt.checkpoints.checkpoint import (
     save_checkpoint,
     write_weights,
 )
+from bytenmt.checkpoints.facts import Facts, TextFact
 from bytenmt.checkpoints.metrics import MetricsLog
 from bytenmt.checkpoints.weights import PUBLISHED, has_checkpoint, read_run
-from bytenmt.config.facts import Facts, TextFact
 from bytenmt.config.schema import config_toml, load_config
 from bytenmt.errors import CheckpointError
 

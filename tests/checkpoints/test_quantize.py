@@ -12,9 +12,10 @@ from made_up_engine import make_run
 from bytenmt.api.runs import Run
 from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.checkpoints.checkpoint import model_tensors, save_checkpoint
+from bytenmt.checkpoints.facts import Facts, TextFact
 from bytenmt.checkpoints.quantize import round_arrays
 from bytenmt.checkpoints.weights import NGRAM_TABLES, SCALE, read_run, restore_weights
-from bytenmt.config.facts import Facts, PairFiles, TextFact
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.decoding.cpu.packing import pack_model
 from tools.average import average
 

@@ -15,7 +15,7 @@ from made_up_engine import make_run
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from bytenmt.architectures.parameters import NGRAM_TABLES
+from bytenmt.architectures.model_program import NGRAM_TABLES
 from bytenmt.checkpoints.quantize import round_arrays
 from bytenmt.checkpoints.weights import (
     ROWS,
@@ -137,7 +137,10 @@ TENSORS: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
         "first 'x', which is float32 256, expected missing",
     ),
     "a control character": (lambda a: a | {"\x1b[2J\n": a[BIAS]}, r"first '\x1b[2J\n'"),
-    "no number": (lambda a: a | {GATES: with_nan(a[GATES])}, f"'{GATES}' contains something other than a number"),
+    "no number": (
+        lambda a: a | {GATES: with_nan(a[GATES])},
+        f"'{GATES}' contains something other than a number",
+    ),
     "infinite": (
         lambda a: a | {BIAS: with_nan(a[BIAS], -np.inf)},
         f"'{BIAS}' contains something other than a number",

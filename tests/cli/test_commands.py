@@ -27,16 +27,16 @@ from made_up_engine import make_run
 
 from bytenmt import __version__
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
+from bytenmt.checkpoints.facts import Facts
 from bytenmt.checkpoints.weights import BEST, CONFIG
 from bytenmt.cli import translate as translate_module
 from bytenmt.cli.console import Console
 from bytenmt.cli.files import writer
 from bytenmt.cli.main import main
-from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, config_toml, load_config, parse_config
-from bytenmt.data.corpus import PairFiles
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.distributed import SINGLE_PROCESS
-from bytenmt.sentinels import PATTERNS_VERSION
+from bytenmt.span_classes import PATTERNS_VERSION
 from bytenmt.training import run as training
 
 SMALL = ["model.d_hidden=12", "model.d_embedding=8"]
@@ -98,7 +98,7 @@ SAME = [  # commands with the same output
 @pytest.mark.usefixtures("shared_place")
 @pytest.mark.parametrize(("command", "other"), SAME)
 def test_two_ways_to_say_it(command: str, other: str) -> None:
-    """Files of a run, packed files, standard streams, aliases; the order of models is of no weight."""
+    """Files of a run, packed files, standard streams, aliases; models come in any order."""
     assert accepted(command) == accepted(other) != ""
 
 
@@ -117,7 +117,7 @@ def test_an_output_file_is_whole_or_not_there(tmp_path: Path) -> None:
 
 
 def test_evaluate_prints_its_scores(place: Path) -> None:
-    """Scores are printed in the form that scripts read; they are those of what `translate` prints."""
+    """Scores are printed in the form that scripts read, and are those of `translate`'s output."""
     command = f"{EVALUATE} --src src --ref tgt --tokenize char {SHORT} --precision fp32"
     said = accepted(command).splitlines()
     patterns = [
@@ -177,7 +177,9 @@ class Call:
     signal = 0
 
     def __call__(self, run: Path, config: Config, **rest: Any) -> int:
-        self.run, self.config, self.rest = run, config, rest
+        self.run = run
+        self.config = config
+        self.rest = rest
         run.mkdir(exist_ok=True)
         return self.signal
 
@@ -235,7 +237,8 @@ def test_train_takes_several_corpora(call: Call) -> None:
 
 
 SHORT_NAMES = (
-    "--lr 0.5 --max-tokens 70 --update-freq 2 --max-updates 9 --patience 4 --seed 8 --max-minutes 2.5"
+    "--lr 0.5 --max-tokens 70 --update-freq 2 --max-updates 9 --patience 4 --seed 8"
+    " --max-minutes 2.5"
     " --valid-every 90 --save-every 700"
 )
 NAMED = re.sub(
@@ -272,8 +275,11 @@ CONFIGURATIONS = [
 def test_train_has_a_configuration(
     call: Call, place: Path, command: str, arch: str, preset: str | None, settings: str
 ) -> None:
-    """Short names are settings; what `info` prints is a configuration; a resumed run has its own,
-    and options may agree or raise its limits; a run without a checkpoint is none."""
+    """Short names are settings; what `info` prints is a configuration.
+
+    A resumed run has its own, and options may agree or raise its limits; a folder without a
+    checkpoint is not a run.
+    """
     (place / "info.toml").write_text(accepted("info bytenet --preset tiny"))
     (place / "unsaved").mkdir()
     (place / "unsaved" / CONFIG).write_text(config_toml(load_config("luong", "base", [])))
@@ -319,15 +325,16 @@ WITHOUT_PYTORCH = (
     f"{TRANSLATE} --engine numba -i src --sample",
     f"{TRANSLATE} --device cpu -i src -b 2 --format jsonl --alignment",
     "evaluate run --src src --ref tgt --log-probabilities --device cpu",
-    "info luong --properties",
+    "info luong",
     "convert run -o new.safetensors --precision int8",
 )
 
 
 @pytest.mark.slow
 def test_commands_import_nothing_heavy_that_they_do_not_need(place: Path) -> None:
-    """Help needs no NumPy, and most commands need neither PyTorch nor what only training does. One
-    process runs them in turn and names those after which it is there.
+    """Help needs no NumPy, most commands neither PyTorch nor what only training needs.
+
+    One process runs them in turn and names those after which a module is there.
     """
     code = (
         "import sys; from bytenmt.cli.main import main\n"

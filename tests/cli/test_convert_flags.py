@@ -6,15 +6,16 @@ import pytest
 from command_line import invoke
 from made_up_engine import make_run
 
+from bytenmt.checkpoints.facts import Facts, FlagThresholds
 from bytenmt.checkpoints.weights import read_run
-from bytenmt.config.facts import Facts, FlagThresholds, PairFiles
+from bytenmt.data.pair_files import PairFiles
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a run and the text that it was validated on; every target is its source twice."""
+    """A folder with a run and its validation text; every target is its source twice."""
     folder = tmp_path_factory.mktemp("trained")
     lines = [f"{word} {number}" for number in range(30) for word in ("a", "bc", "def", "g")]
     (folder / "src").write_text("".join(f"{line}\n" for line in lines))

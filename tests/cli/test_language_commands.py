@@ -1,4 +1,4 @@
-"""predict and generate as a user meets them: what they print, and one line for what can go wrong."""
+"""predict and generate as a user meets them: what they print, and their one-line errors."""
 
 import gzip
 import json
@@ -13,8 +13,8 @@ import pytest
 from command_line import accepted, invoke
 from made_up_engine import make_run
 
+from bytenmt.checkpoints.facts import Facts, TextFact
 from bytenmt.cli import language as language_commands
-from bytenmt.config.facts import Facts, TextFact
 from bytenmt.language.ngram import NGram
 
 BLIND = ("model.source=false", "model.input_feeding=false")
@@ -73,7 +73,8 @@ def test_the_n_gram_stands_beside_the_figure() -> None:
         result = invoke(f"predict {run} text")
         assert result.exit_code == 0 and "n-gram" not in result.stdout
         assert (
-            re.fullmatch(r"no n-gram beside it: [^\n]+\n", result.stderr) and why in result.stderr
+            re.fullmatch(r"no n-gram model to compare with: [^\n]+\n", result.stderr)
+            and why in result.stderr
         )
 
 

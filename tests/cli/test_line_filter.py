@@ -18,8 +18,8 @@ from made_up_engine import made_up_translator as made_up
 from bytenmt.cli import line_filter as module
 from bytenmt.cli.line_filter import InputLine, LineFilter, LineQueue
 from bytenmt.data.text_file import TextFile
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import DataError
+from bytenmt.translation.translator import Translator
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
@@ -49,8 +49,9 @@ def test_white_space_is_copied_and_rubbish_repaired() -> None:
 
 
 def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LONGEST_LINE", 1000)
-    output, endless = io.BytesIO(), io.BytesIO(b"one\n" + b"x" * 10_000)
+    monkeypatch.setattr(module, "MAX_LINE_BYTES", 1000)
+    output = io.BytesIO()
+    endless = io.BytesIO(b"one\n" + b"x" * 10_000)
     with pytest.raises(DataError, match="standard input, line 2 has over 1,000 bytes"):
         LineFilter(made_up().translate_lines, output).stream(endless)
     assert output.getvalue() == b"ONE0\n" and endless.tell() < 1100
@@ -60,8 +61,9 @@ def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_waits_is_bounded() -> None:
-    """No more lines are read than the queue holds. After the lines comes the error that ended them."""
-    waiting, n_read = LineQueue(4), 0
+    """No more lines are read than the queue holds; the error of reading comes after the lines."""
+    waiting = LineQueue(4)
+    n_read = 0
 
     def lines() -> Iterator[InputLine]:
         nonlocal n_read
@@ -72,7 +74,8 @@ def test_what_waits_is_bounded() -> None:
 
     thread = threading.Thread(target=waiting.fill, args=(lines(),), daemon=True)
     thread.start()
-    batches, n_taken = waiting.batches(), 0
+    batches = waiting.batches()
+    n_taken = 0
     while n_taken < 9:
         give_up = time.monotonic() + 20
         while n_read < min(9, n_taken + 5) and time.monotonic() < give_up:
@@ -180,7 +183,7 @@ def test_another_encoding_ends_while_the_input_is_open(start: Start) -> None:
     process = start()
     ask(process, b"one")
     assert process.stdin is not None and process.stderr is not None
-    process.stdin.write(b"bad \xff\n" * (module.LINES_CHECKED - 1))
+    process.stdin.write(b"bad \xff\n" * (module.N_CHECKED_LINES - 1))
     process.stdin.flush()
     assert process.wait() == 1
     told = process.stderr.read()

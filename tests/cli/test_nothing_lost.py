@@ -21,7 +21,7 @@ from bytenmt.checkpoints.checkpoint import LOCK, load_checkpoint, training_lock
 from bytenmt.checkpoints.weights import CONFIG
 from bytenmt.cli import translate as cli_module
 from bytenmt.cli.files import check_output
-from bytenmt.cli.line_filter import LONGEST_LINE, LineFilter
+from bytenmt.cli.line_filter import MAX_LINE_BYTES, LineFilter
 from bytenmt.cli.main import main
 from bytenmt.config.schema import Config
 from bytenmt.distributed import LOST_PROCESS, Group
@@ -45,8 +45,9 @@ def train_in_group(group: Group, run: Path, texts: dict[str, Any]) -> None:
 
 
 def test_a_second_training_is_refused(texts: dict[str, Any], tmp_path: Path) -> None:
-    """The error is one line; the run is not changed, and the lock is released with it. In a job the
-    leading process alone says why.
+    """The error is one line; the run is not changed, and the lock is released with it.
+
+    In a job the leading process alone says why.
     """
     run = tmp_path / "run"
     with training_lock(run):
@@ -67,8 +68,10 @@ def test_a_second_training_is_refused(texts: dict[str, Any], tmp_path: Path) -> 
 def test_a_run_without_its_configuration(
     texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The checkpoint holds it: for a command, and for a training, which writes it again; and a new
-    training does not take the folder for an empty one."""
+    """The checkpoint holds it: for a command, and for a training, which writes it again.
+
+    A new training does not take the folder for an empty one.
+    """
     run = tmp_path / "run"
     train(run, settings(2), **texts, device=CPU)
     written = (run / CONFIG).read_text()
@@ -88,7 +91,9 @@ def test_a_run_without_its_configuration(
 def test_an_input_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever names it has."""
     monkeypatch.chdir(tmp_path)
-    text, hard, soft = Path("f"), Path("hard"), Path("soft")
+    text = Path("f")
+    hard = Path("hard")
+    soft = Path("soft")
     text.write_bytes(b"one\ntwo\n")
     os.link(text, hard)
     soft.symlink_to(text)
@@ -137,7 +142,8 @@ def translate(
     ]
     command += [] if stdin is not None else ["-i", "in"]
     with pytest.MonkeyPatch.context() as patch:
-        real, n_batches = LineFilter._answer, 0
+        real = LineFilter._answer
+        n_batches = 0
 
         def answer(self: Any, *given: Any) -> None:
             nonlocal n_batches
@@ -165,8 +171,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_translation_goes_on(form: str, model: Path, place: Path) -> None:
-    """Killed twice, the file has the bytes of one in one go, and what was answered is not answered
-    again."""
+    """Killed twice, the file has the bytes of an undisturbed one; no line is translated twice."""
 
     def text() -> bytes:  # the time that a line took is its own
         return re.sub(rb',"seconds":[^,}]*', b"", (place / "out").read_bytes())
@@ -208,14 +213,13 @@ def test_a_stream_goes_on(model: Path, place: Path) -> None:
 
 
 def test_what_is_left_is_told(model: Path, place: Path) -> None:
-    """An error names the part that it leaves, if a line is translated; a new start does not discard
-    it."""
+    """An error names the part that it leaves if a line is translated; a new start keeps it."""
     unnamed = translate(model, "--resume", "-o", "-")
     assert (
         unnamed.exit_code == 1
         and "--resume needs a file with a line for each line" in unnamed.stderr
     )
-    endless = b"x" * (LONGEST_LINE + 1)
+    endless = b"x" * (MAX_LINE_BYTES + 1)
     failed = translate(model, stdin=b"\n".join([*LINES[:20], endless]))
     assert failed.exit_code == 1 and re.search(r"is kept in \S+\.out\.part\n", failed.stderr)
     refused = translate(model)
@@ -228,8 +232,10 @@ def test_what_is_left_is_told(model: Path, place: Path) -> None:
 
 
 def test_a_planted_link_is_not_followed(place: Path) -> None:
-    """Neither where a file is written before it is renamed, nor by a training's lock: whoever may
-    write into a folder does not choose what is overwritten elsewhere."""
+    """A link that someone planted is not followed when a file or a lock is written.
+
+    Whoever may write into a folder does not choose what is overwritten elsewhere.
+    """
     victim = place / "victim"
     victim.write_text("precious")
     (place / f".page.{os.getpid()}.tmp").symlink_to(victim)

@@ -10,8 +10,9 @@ from command_line import accepted, invoke
 
 from bytenmt.cli.output_formats import JsonRecords, n_best_list
 from bytenmt.decoding.interface import Hypothesis
-from bytenmt.decoding.line_batch import Chunk, TranslationResult
-from bytenmt.decoding.translator import Translator
+from bytenmt.translation.chunks import Chunk
+from bytenmt.translation.line_batch import TranslationResult
+from bytenmt.translation.translator import Translator
 
 LINES = ["one", "두 번째", "", "four"]  # of the file src
 SHORT: dict[str, Any] = {"max_len_a": 0.1, "max_len_b": 9, "device": "cpu"}
@@ -56,9 +57,7 @@ def test_the_command_writes_what_the_translator_finds(place: Path) -> None:
 
 
 def test_numbers_go_on_from_buffer_to_buffer() -> None:
-    """An n-best list counts from 0 as Moses did, JSON lines from 1. A score that is no number is
-    null in JSON.
-    """
+    """An n-best list counts from 0, as Moses did, JSON lines from 1; a NaN score is null."""
     answer = TranslationResult(
         [Hypothesis("é".encode(), -1.5, -0.5)], [Chunk(b"x", b"", b"x")], [], []
     )

@@ -14,7 +14,7 @@ MEMORY = "adapt run a.tmx -o new"
 BAD: list[tuple[str, str]] = [
     (MEMORY, "a.tmx: a memory may have several languages: name two, --pair"),
     (f"{MEMORY} --pair en", "'en' is not a language pair: expected one such as en-de"),
-    (f"{MEMORY} --pair fr:ko", "a.tmx has no pair of texts that are translated"),
+    (f"{MEMORY} --pair fr:ko", "a.tmx contains no translated texts"),
     ("train -o new --arch luong --tsv table --text tgt", "--text trains a language model"),
     (f"{EVALUATE} --src three --ref tgt", "three has 3 lines and tgt has 4"),
     (f"{EVALUATE} --src empty --ref empty", "empty is empty"),
@@ -72,7 +72,7 @@ BAD: list[tuple[str, str]] = [
     (f"convert run/{BEST} -o run/{BEST} --precision int8", "is an input too"),
     (f"convert run -o run/{PUBLISHED}", "a run is in that folder: give another name"),
     (f"convert plain -o run/{BEST}", "a run is in that folder: give another name"),
-    ("adapt run a.tmx -o run", "run exists already: give -o another folder"),
+    ("adapt run a.tmx -o run", "run already exists: give another folder by -o"),
     (
         "train -o published --arch luong --text tgt --valid-text tgt",
         "published already holds model.safe",
@@ -128,7 +128,7 @@ if not torch.cuda.is_available():
     ]
 # Usage errors, exit code 2.
 MISUSED: list[tuple[str | list[str], str]] = [
-    ("evaluate --src src --ref tgt", "Missing the model: give MODEL, or --hyp"),
+    ("evaluate --src src --ref tgt", "No model given: name MODEL, or --hyp"),
     ("evaluate --hyp src --ref tgt --log-probabilities", "--hyp without --log-probabilities."),
     ("plot run bytenet --line a", "2 models: expected MODEL"),
     ("translate", "0 models: expected MODEL..."),
@@ -137,7 +137,7 @@ MISUSED: list[tuple[str | list[str], str]] = [
     ("predict run tgt src", "2 files after the model: expected MODEL [FILE]"),
     ("adapt run -o new", "0 files after the model: expected MODEL MEMORY..."),
     ("translate-file run src", "1 files after the model: expected MODEL IN OUT"),
-    ("info run plain", "2 models: expected one MODEL or ARCH, or --properties."),
+    ("info run plain", "2 models: expected MODEL|ARCH"),
     (f"{TRANSLATE} -i src --preset tiny", "No such option"),
     (f"{TRANSLATE} -i src --format xml", "'xml' is not one of"),
     (f"{DOCUMENT} b.po --prefix x", "No such option"),

@@ -1,5 +1,4 @@
-"""Lines on a terminal: foreign texts are escaped, an error is one line, and no line stands behind a
-bar."""
+"""Lines on a terminal: foreign texts are escaped, an error is one line, bars are wiped away."""
 
 import io
 import os
@@ -101,8 +100,7 @@ class Terminal(io.StringIO):
 
 
 def test_a_line_never_stands_behind_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal every line begins where the bar was wiped away; a bar that is done stands at
-    100 %."""
+    """On a terminal every line begins where the bar was wiped away; a finished bar is at 100 %."""
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     console = Console()

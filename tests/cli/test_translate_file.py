@@ -1,5 +1,4 @@
-"""The command translate-file, with an engine that writes capitals: what it makes, tells and
-refuses."""
+"""The command translate-file, with an engine that writes capitals."""
 
 import io
 import os
@@ -12,11 +11,12 @@ import pytest
 from command_line import invoke
 from made_up_engine import made_up_translator
 
+from bytenmt.checkpoints.facts import Facts
 from bytenmt.cli import inputs, translate_file
 from bytenmt.cli.files import writer
-from bytenmt.config.facts import Facts, PairFiles
-from bytenmt.decoding.translator import Translator
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.reporter import Bar
+from bytenmt.translation.translator import Translator
 from tools.verify.made_up_translations import SAMPLES
 
 PO = (SAMPLES / "catalogue.po.in").read_text()

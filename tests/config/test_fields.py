@@ -18,10 +18,10 @@ from bytenmt.config.fields import MAX_THREADS, Option, check_values, options_of
 from bytenmt.config.schema import Config, config_tree, load_config, resolve_config
 from bytenmt.config.train_section import TrainConfig
 from bytenmt.config.tree import assign
-from bytenmt.decoding.interface import EngineSpec
-from bytenmt.decoding.setting_table import SAMPLING, TABLE
-from bytenmt.decoding.translator import Translator
+from bytenmt.decoding.interface import SAMPLING, EngineSpec
 from bytenmt.errors import BytenmtError, ConfigError
+from bytenmt.translation.settings import TABLE
+from bytenmt.translation.translator import Translator
 
 SETTINGS = {
     name: one for name, one in TABLE.items() if one.kind not in (bool, bytes) and not one.choices

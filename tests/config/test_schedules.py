@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bytenmt.config.facts import Progress
+from bytenmt.checkpoints.facts import Progress
 from bytenmt.config.schedules import fraction_done, lr_factor, stopped_early
 from bytenmt.config.train_section import TrainConfig
 from bytenmt.plugins import SCHEDULES

@@ -19,7 +19,8 @@ from bytenmt.data.augment.sentinels import SentinelAugmenter, find_shared, with_
 from bytenmt.data.batches import Batch, assemble, batches
 from bytenmt.data.corpus import ParallelCorpus, TextFile
 from bytenmt.data.epoch_plan import epoch_plan
-from bytenmt.sentinels import FIRST_SENTINEL, SENTINELS, replace_spans
+from bytenmt.kernel_constants import FIRST_SENTINEL
+from bytenmt.sentinels import SENTINELS, find_spans, merge_adjacent, replace_spans, to_text
 from bytenmt.utf8 import EOS
 
 WORD = (1 << 64) - 1
@@ -373,6 +374,34 @@ def test_spans_stay_whole(pieces: list[str], key: int) -> None:
     for side, text in enumerate((source, target)):
         outside = iter(replace_spans(text, [(spans[side], "") for spans in shared]).encode())
         assert all(byte in outside for byte in pair[side] if byte < FIRST_SENTINEL)  # in this order
+
+
+# Lines of programs, on one side or both: with names and numbers inside of kept spans and outside.
+LINE_PIECES = [
+    *("Tom", "Berlin", "2,019", "Anna Berg", "the", "der", "를", ", ", ": "),
+    *("<b>Tom</b>", "{Tom}", "%(Berlin)s", "--Tom=Berlin", "https://Berlin.example/Tom", "$Anna"),
+    *("Tom@Berlin.de", "/Tom/Berlin", "C:\\Berlin\\Tom", "Tom.Berlin.txt", "`Anna Tom`", "MP3"),
+    *("TLS 1.2", "2024-05-17", "v2.0.19", "$2,019.50", "Ctrl+T", "<!-- Tom -->", "[[Anna]]"),
+]
+LINES = st.lists(st.sampled_from(LINE_PIECES), min_size=1, max_size=7).map(" ".join)
+
+
+@given(LINES, LINES, st.integers(0, WORD), st.booleans())
+def test_sentinels_stay_out_of_all_spans(source: str, target: str, key: int, is_raw: bool) -> None:
+    """No span of either side is cut, also where the other side lacks it or the pair stays raw: each
+    stands whole or is replaced whole, so that none of its characters is missing alone."""
+    shared = [] if is_raw else find_shared(source, target)
+    pair = with_sentinels(source, target, shared, True, keyed_draws(np.uint64(key)))
+    for side, text in enumerate((source, target)):
+        replaced = {places[side] for places in shared}
+        rest = to_text(pair[side])
+        for span in merge_adjacent(find_spans(text)):
+            if any(span.begin < end and begin < span.end for begin, end in replaced):
+                continue
+            whole = text[span.begin : span.end]
+            assert rest.count(whole) == text.count(whole) - sum(
+                text[begin:end].count(whole) for begin, end in replaced
+            )
 
 
 def test_a_corpus_with_sentinels_keeps_its_other_lines() -> None:

@@ -13,8 +13,9 @@ import pytest
 
 from bytenmt.data import batches as batching
 from bytenmt.data.batches import Batch, assemble, batches
-from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.epoch_plan import EpochPlan, epoch_plan
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.utf8 import BOS, EOS, PAD
 
 
@@ -159,7 +160,7 @@ def test_few_batches_are_ahead_and_the_thread_ends(
     for taken in range(1, 4):
         next(stream)
         time.sleep(0.05)
-        assert len(assembled) == taken + batching.PREFETCH
+        assert len(assembled) == taken + batching.N_AHEAD
     assert len(workers()) == 1
     stream.close()  # what leaving a for loop does
     assert workers() == []

@@ -15,8 +15,9 @@ from small_runs import CPU, config
 
 from bytenmt.checkpoints.weights import read_run
 from bytenmt.data import text_file as module
-from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.corpus_report import inventory, multi_sentence_share, warnings_of_pairs
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.model_summary import model_description
 from bytenmt.errors import BytenmtError, DataError

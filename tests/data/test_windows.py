@@ -9,12 +9,12 @@ import torch
 from fast_variants import by_variant, rotated
 from hypothesis import given
 from hypothesis import strategies as st
-from invariants import WITHOUT_SOURCE
 from small_runs import CPU, config
+from variants import WITHOUT_SOURCE
 
 from bytenmt.architectures.registry import build_model
 from bytenmt.data.windows import Streams, WindowBatch, serial_windows, shuffled_windows
-from bytenmt.decoding.pytorch.reader import TorchReader
+from bytenmt.decoding.pytorch.scorer import TorchScorer
 from bytenmt.language.surprisal import stream_surprisal
 from bytenmt.training.language_model import LanguageModelObjective, text_bits
 from bytenmt.utf8 import BOS
@@ -169,6 +169,6 @@ def test_validation_is_prediction(name: str, n: int) -> None:
     model = invariants.build(WITHOUT_SOURCE[name], scale=0.2)
     text = invariants.some_bytes(1, n).numpy()[0]
     expected = sum(
-        part.bits.sum() for part in stream_surprisal(TorchReader([model], CPU), [text.tobytes()])
+        part.bits.sum() for part in stream_surprisal(TorchScorer([model], CPU), [text.tobytes()])
     )
     assert text_bits(model, text, CPU) == pytest.approx(expected, rel=1e-6)

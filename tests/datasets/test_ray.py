@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from made_up_engine import make_run
 
-from bytenmt.decoding.translator import Translator
+from bytenmt.translation.translator import Translator
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,9 @@ rows = ray.data.from_items([{"id": 0, "text": "eins"}, {"id": 1, "text": None}])
     num_cpus=0.75,
 )
 print(rows.take_all())
-for wrong in ("in/sub --column id2", "in/sub --to text", "bad", "in/0.parquet --column id2", "text"):
+for wrong in (
+    "in/sub --column id2", "in/sub --to text", "bad", "in/0.parquet --column id2", "text"
+):
     name, *more = wrong.split()
     try:
         call(name, "wrong", *more)
@@ -47,7 +49,10 @@ for wrong in ("in/sub --column id2", "in/sub --to text", "bad", "in/0.parquet --
         pass
 """
 SECONDS = 900  # until it counts as hanging
-JSON = '{"id": 1.50, "n": 12345678901234567890, "text": "eins", "day": "2024-01-01"}\n\n{"text": null}\n'
+JSON = (
+    '{"id": 1.50, "n": 12345678901234567890, "text": "eins", "day": "2024-01-01"}\n\n'
+    '{"text": null}\n'
+)
 OTHER = (
     '{"text":"zw\u2028ei","x":"'.encode() + b'\xff"}' + b'\n{"text":""}' * 4
 )  # without a final line end
@@ -65,7 +70,8 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_data_sets_on_ray(tmp_path: Path) -> None:
-    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
     run = make_run(tmp_path / "run")
     for folder in ("in/sub", "bad", "text"):
         (tmp_path / folder).mkdir(parents=True)
@@ -89,16 +95,19 @@ def test_data_sets_on_ray(tmp_path: Path) -> None:
         timeout=SECONDS,
         start_new_session=True,
     )
-    assert "4 files translated, 0 were there already" in done.stderr, done.stderr
-    assert "0 files translated, 4 were there already" in done.stderr
+    assert "4 files translated, 0 were already there" in done.stderr, done.stderr
+    assert "0 files translated, 4 were already there" in done.stderr
     translator = Translator.load(run, max_len_a=0.1, max_len_b=9)
     said = {text: translator.translate(text) for text in ("eins", "zwei", "drei", "zw\u2028ei")}
     out = tmp_path / "out"
     assert rows_of(out / "none.parquet") == []
     rows = rows_of(out / "0.parquet")
     assert [row.pop("translation") for row in rows] == [
-        said["eins"], None, f"{said['zwei']}\n{said['drei']}", "",
-    ] * 3  # fmt: skip
+        said["eins"],
+        None,
+        f"{said['zwei']}\n{said['drei']}",
+        "",
+    ] * 3
     assert rows == table.to_pylist()
     assert rows_of(out / "2.ndjson.gz") == [
         {"text": "zw\u2028ei", "x": "\ufffd", "translation": said["zw\u2028ei"]},

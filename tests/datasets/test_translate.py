@@ -6,8 +6,8 @@ import pytest
 from made_up_engine import made_up_translator
 
 from bytenmt.datasets import Translate
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import SettingError
+from bytenmt.translation.translator import Translator
 
 pa = pytest.importorskip("pyarrow")
 

@@ -12,8 +12,8 @@ from made_up_engine import made_up_translator, make_run
 
 from bytenmt.datasets import workers as module
 from bytenmt.datasets.workers import Workers
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
+from bytenmt.translation.translator import Translator
 
 
 def test_a_process_that_dies_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,8 +35,9 @@ def test_why_a_process_has_no_model_is_told() -> None:
 
 @pytest.mark.slow
 def test_the_output_is_that_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Real processes keep the order of lines of standard input, after some that are done, and
-    random draws; modules in the current folder are not imported by them.
+    """Real processes keep the order of standard input's lines, some done before, and random draws.
+
+    They do not import modules in the current folder.
     """
     make_run(tmp_path / "run")
     (tmp_path / "in").write_bytes(
@@ -50,7 +51,10 @@ def test_the_output_is_that_of_one_process(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / ".out.part").write_bytes(b"".join(whole.splitlines(keepends=True)[:9]))
     for name in ("multiprocessing", "numpy", "signal"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')\n")
-    program = "import sys; sys.path[:] = filter(None, sys.path); from bytenmt.cli.main import main; main()"
+    program = (
+        "import sys; sys.path[:] = filter(None, sys.path);"
+        " from bytenmt.cli.main import main; main()"
+    )
     words = [sys.executable, "-c", program, *command.split(), "--workers", "2", "--resume"]
     with open("in", "rb") as lines:
         done = subprocess.run(words, stdin=lines, stderr=-1)

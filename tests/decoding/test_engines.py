@@ -9,13 +9,14 @@ import pytest
 import torch
 from cpu_engines import ALL, KINDS, agree, engine, model, packed, run, some_requests
 from fast_variants import by_variant, rotated
-from invariants import WITHOUT_SOURCE, whole
+from invariants import whole
+from variants import WITHOUT_SOURCE
 
 from bytenmt.checkpoints.quantize import quantise
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.cpu.reader import CpuReader
-from bytenmt.decoding.interface import Hypothesis, Options, Request
-from bytenmt.decoding.pytorch.reader import TorchReader
+from bytenmt.decoding.cpu.scorer import CpuScorer
+from bytenmt.decoding.interface import Hypothesis, Request, SearchOptions
+from bytenmt.decoding.pytorch.scorer import TorchScorer
 from bytenmt.errors import BytenmtError
 from bytenmt.kernel_constants import PRECISIONS
 from bytenmt.sentinels import SENTINELS
@@ -24,12 +25,12 @@ from bytenmt.utf8 import BOS, EOS
 pytestmark = pytest.mark.compiles_kernels
 each_kind = pytest.mark.parametrize("kind", KINDS)
 SEARCHES = {
-    "greedy": Options(),
-    "beam": Options(beam=3, n_best=3),
-    "wide beam, long texts": Options(beam=5, n_best=2, length_penalty=1.5),
-    "samples": Options(beam=2, n_best=2, sample=True, temperature=1.5, seed=3),
-    "top k and p": Options(sample=True, top_k=20, top_p=0.8, temperature=0.7),
-    "no repeats": Options(beam=2, n_best=2, no_repeat_ngram_size=2),
+    "greedy": SearchOptions(),
+    "beam": SearchOptions(beam=3, n_best=3),
+    "wide beam, long texts": SearchOptions(beam=5, n_best=2, length_penalty=1.5),
+    "samples": SearchOptions(beam=2, n_best=2, sample=True, temperature=1.5, seed=3),
+    "top k and p": SearchOptions(sample=True, top_k=20, top_p=0.8, temperature=0.7),
+    "no repeats": SearchOptions(beam=2, n_best=2, no_repeat_ngram_size=2),
 }
 
 
@@ -52,7 +53,7 @@ def test_texts_and_scores_are_those_of_plain_pytorch(name: str, search: str) -> 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_models_of_different_architectures_vote(beam: int) -> None:
     models = [model("luong"), model("bytenet"), model("seq2seq-every-step", seed=2)]
-    options, requests = Options(beam=beam, n_best=beam), some_requests(5, limit=10)
+    options, requests = SearchOptions(beam=beam, n_best=beam), some_requests(5, limit=10)
     expected = run(engine("torch", models, options), requests)
     for kind in KINDS:
         agree(run(engine(kind, models, options), requests), expected)
@@ -70,7 +71,7 @@ IN_BYTES = [
 @by_variant(("precision", "name"), [*rotated(PRECISIONS, EXACT), *IN_BYTES])
 def test_to_the_last_bit_whatever_stands_beside_it(name: str, precision: str) -> None:
     of, requests = packed(model(name), precision), [*some_requests(8), *with_sentinels(4, seed=2)]
-    options = Options(beam=2, n_best=2)
+    options = SearchOptions(beam=2, n_best=2)
     alone = [run(NumbaEngine([of], options, 1), [request])[0] for request in requests]
     for capacity, threads in ((12, 1), (4, 1), (3, 2)):
         assert run(NumbaEngine([of], options, capacity, threads), requests) == alone
@@ -83,7 +84,7 @@ def test_to_the_last_bit_whatever_stands_beside_it(name: str, precision: str) ->
 def test_slots_are_taken_and_given_back(kind: str) -> None:
     """Admission takes them, `finished` and `drop` free them, and nothing changes for other
     sentences."""
-    of, options = model("luong"), Options()
+    of, options = model("luong"), SearchOptions()
     requests = [Request(text, 20) for text in (b"ab c", b"c a", b"bb", b"a")]
     expected = run(engine("torch", [of], options, 1), requests)
     one = engine(kind, [of], options, 3)
@@ -105,8 +106,8 @@ def test_slots_are_taken_and_given_back(kind: str) -> None:
 
 
 @each_kind
-@pytest.mark.parametrize("options", [Options(), Options(sample=True)])
-def test_the_bytes_so_far_begin_the_text(kind: str, options: Options) -> None:
+@pytest.mark.parametrize("options", [SearchOptions(), SearchOptions(sample=True)])
+def test_the_bytes_so_far_begin_the_text(kind: str, options: SearchOptions) -> None:
     one = engine(kind, [model("convs2s")], options)
     handle, _ = one.admit([Request(b"abcdef", 12, b"ab"), Request(b"0", 9, number=1)])
     seen = []
@@ -121,8 +122,10 @@ def test_the_bytes_so_far_begin_the_text(kind: str, options: Options) -> None:
 
 
 @each_kind
-@pytest.mark.parametrize("options", [Options(), Options(beam=3, n_best=3), Options(sample=True)])
-def test_a_forced_prefix_and_an_empty_limit(kind: str, options: Options) -> None:
+@pytest.mark.parametrize(
+    "options", [SearchOptions(), SearchOptions(beam=3, n_best=3), SearchOptions(sample=True)]
+)
+def test_a_forced_prefix_and_an_empty_limit(kind: str, options: SearchOptions) -> None:
     """A prefix comes whatever it is, also control characters; none follows it."""
     prefixes = [b"", "é🙂".encode(), b"\x1b[31m" + "\x9b\x7f\x00é\x85".encode(), b"a\x7f", b"\t"]
     requests = [
@@ -146,9 +149,11 @@ DIVERGED = [
 
 
 @pytest.mark.parametrize(("kind", "case"), rotated(list(KINDS), DIVERGED))
-@pytest.mark.parametrize("options", [Options(), Options(beam=3), Options(sample=True)])
+@pytest.mark.parametrize(
+    "options", [SearchOptions(), SearchOptions(beam=3), SearchOptions(sample=True)]
+)
 def test_a_model_that_has_diverged_is_told(
-    kind: str, case: tuple[str, str], options: Options
+    kind: str, case: tuple[str, str], options: SearchOptions
 ) -> None:
     of = model(case[0])
     with torch.no_grad():
@@ -216,7 +221,7 @@ def test_every_engine_writes_the_same_sentinels(name: str, how: str) -> None:
 def test_sentences_may_come_later_and_longer() -> None:
     """A longer source and output than there was room for moves what is running, and changes
     nothing."""
-    of, options = packed(model("bahdanau")), Options(beam=2, n_best=2)
+    of, options = packed(model("bahdanau")), SearchOptions(beam=2, n_best=2)
     first, later = Request(b"abc", 40), Request(b"abcdefgh" * 9, 90, b"prefix")
     expected = [run(NumbaEngine([of], options, 1), [request])[0] for request in (first, later)]
     engine = NumbaEngine([of], options, 2)
@@ -234,7 +239,7 @@ def test_sources_that_take_several_calls_of_the_encoder(monkeypatch: pytest.Monk
     """Groups of growing size, prepared together: what the later ones need leaves the earlier ones
     whole."""
     monkeypatch.setattr("bytenmt.decoding.cpu.session.RECURRENT_TOGETHER", 400)
-    of, options = packed(model("bahdanau")), Options()
+    of, options = packed(model("bahdanau")), SearchOptions()
     # Longest first: 250 columns, then 390.
     requests = [Request(b"a" * n, 12) for n in (249, 194, 194)]
     expected = [run(NumbaEngine([of], options, 1), [request])[0] for request in requests]
@@ -253,7 +258,7 @@ def test_int8_is_the_model_of_its_rounded_weights(name: str) -> None:
                 q, scales = quantise(parameter.flatten(1).numpy())
                 parameter.copy_(torch.from_numpy(q * scales[:, None]).view_as(parameter))
     texts = [request.source or b"" for request in some_requests(8)]
-    ours = CpuReader([packed(of, "int8")]).score_texts(texts, texts[::-1])
-    theirs = TorchReader([rounded], torch.device("cpu")).score_texts(texts, texts[::-1])
+    ours = CpuScorer([packed(of, "int8")]).score_texts(texts, texts[::-1])
+    theirs = TorchScorer([rounded], torch.device("cpu")).score_texts(texts, texts[::-1])
     apart = np.concatenate([a.log_p - b.log_p for a, b in zip(ours, theirs, strict=True)])
     assert 0 < np.abs(apart).mean() < 5e-2 and np.abs(apart).max() < 0.3

@@ -19,9 +19,9 @@ from bytenmt.decoding.cpu.kernels.barrier import COUNTERS, barrier
 from bytenmt.decoding.cpu.kernels.decoder_memory import KEYS, VALUES, store_column
 from bytenmt.decoding.cpu.kernels.gemm import linear_panels, scratch_bytes
 from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, ThreadContext
-from bytenmt.decoding.cpu.kernels.panels import INT8, PANEL, ZERO, pack
+from bytenmt.decoding.cpu.kernels.panels import INT8, ZERO, pack
 from bytenmt.decoding.cpu.session import memory_column_floats, round_up_to_lines
-from bytenmt.kernel_constants import PRECISIONS
+from bytenmt.kernel_constants import PANEL, PRECISIONS
 
 pytestmark = pytest.mark.slow  # the kernels are compiled with wrappers that Python can call
 f32 = np.float32

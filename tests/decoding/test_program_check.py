@@ -8,18 +8,19 @@ from typing import Any
 
 import pytest
 import torch
-from invariants import SELF_ATTENTIVE, VARIANTS, make
+from invariants import SELF_ATTENTIVE, make
 from small_runs import CPU, config, write_pairs
 from torch.nn import functional as F
+from variants import VARIANTS
 
 from bytenmt.architectures.bytenet.model import ResidualBlock
 from bytenmt.architectures.luong.model import Luong
-from bytenmt.decoding.loading import _CHECKED
+from bytenmt.decoding.cpu.loading import _CHECKED
 from bytenmt.decoding.program_check import check_program
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
 from bytenmt.layers.attention import AdditiveScore
 from bytenmt.training.run import train
+from bytenmt.translation.translator import Translator
 
 Patch = pytest.MonkeyPatch
 REFUSED = (

@@ -11,12 +11,13 @@ import pytest
 import torch
 from cpu_engines import agree, rehearsed, run
 from fast_variants import by_variant, rotated
-from invariants import VARIANTS, WITH_SOURCE, AnyModel
+from invariants import WITH_SOURCE, AnyModel
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
+from variants import VARIANTS
 
 from bytenmt.architectures.tensor_tree import map_tensors, tensors
-from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.interface import Request, SearchOptions
 from bytenmt.decoding.pytorch.cuda_graph import Capture, CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.pytorch.forward import PassInputs, encode_requests, forward
@@ -24,11 +25,11 @@ from bytenmt.decoding.pytorch.forward import PassInputs, encode_requests, forwar
 CPU = torch.device("cpu")
 ARCHITECTURES = ["seq2seq", "bahdanau", "luong", "bytenet", "convs2s"]
 MANY_OPTIONS = [
-    Options(),
-    Options(no_repeat_ngram_size=1),
-    Options(beam=3, n_best=2, length_penalty=0.7),
-    Options(beam=2, no_repeat_ngram_size=2),
-    Options(beam=2, n_best=2, sample=True, temperature=1.5, top_k=50, top_p=0.9),
+    SearchOptions(),
+    SearchOptions(no_repeat_ngram_size=1),
+    SearchOptions(beam=3, n_best=2, length_penalty=0.7),
+    SearchOptions(beam=2, no_repeat_ngram_size=2),
+    SearchOptions(beam=2, n_best=2, sample=True, temperature=1.5, top_k=50, top_p=0.9),
 ]
 PAIRS = list(zip(ARCHITECTURES, MANY_OPTIONS, strict=True))
 
@@ -63,7 +64,7 @@ def requests_for(lengths: list[int], limits: list[int]) -> list[Request]:
 # ---- the captured step
 
 
-def check_captured(name: str, options: Options, capture: Capture) -> None:
+def check_captured(name: str, options: SearchOptions, capture: Capture) -> None:
     """Places that are taken again, a longer source while others run, and a second call on the same
     engine."""
     model = peaky(name)
@@ -75,19 +76,19 @@ def check_captured(name: str, options: Options, capture: Capture) -> None:
 
 @pytest.mark.slow
 @by_variant(("name", "options"), PAIRS[3:4])
-def test_the_captured_step_equals_plain_pytorch(name: str, options: Options) -> None:
+def test_the_captured_step_equals_plain_pytorch(name: str, options: SearchOptions) -> None:
     check_captured(name, options, traced)
 
 
 @pytest.mark.slow
 @by_variant(("name", "options"), rotated(WITH_SOURCE, MANY_OPTIONS, 1))
-def test_fixed_places_equal_plain_pytorch(name: str, options: Options) -> None:
+def test_fixed_places_equal_plain_pytorch(name: str, options: SearchOptions) -> None:
     check_captured(name, options, rehearsed)
 
 
 @pytest.mark.slow
 @by_variant(("name", "options"), PAIRS)
-def test_a_longer_source_comes_while_others_run(name: str, options: Options) -> None:
+def test_a_longer_source_comes_while_others_run(name: str, options: SearchOptions) -> None:
     """They go on from where they were, beside other columns; the new step's rehearsal leaves no
     trace."""
     model, requests = peaky(name), requests_for([7, 3, 80, 150, 5], [16] * 5)
@@ -108,14 +109,14 @@ def test_a_longer_source_comes_while_others_run(name: str, options: Options) -> 
 
 @pytest.mark.slow
 def test_a_longer_output_takes_longer_buffers() -> None:
-    model, options = peaky("bytenet"), Options(beam=2, no_repeat_ngram_size=2)
+    model, options = peaky("bytenet"), SearchOptions(beam=2, no_repeat_ngram_size=2)
     requests = requests_for([7, 3, 5, 6, 4], [7, 6, 30, 9, 50])
     engine = CudaGraphEngine([model], options, 2, CPU, rehearsed)
     agree(run(engine, requests), run(TorchEngine([model], options, 5, CPU), requests), 1e-9)
 
 
 @by_variant(("name", "options"), PAIRS)
-def test_captured_buffers_never_move(name: str, options: Options) -> None:
+def test_captured_buffers_never_move(name: str, options: SearchOptions) -> None:
     engine = CudaGraphEngine([peaky(name)], options, 3, CPU, lambda step: step)
     waiting = requests_for([7, 3, 5, 9, 2], [9] * 5)
     engine.admit(waiting[:2])
@@ -157,7 +158,9 @@ class OnDevice(TorchDispatchMode):
     ("name", "options", "source"),
     list(zip(WITH_SOURCE, cycle(MANY_OPTIONS), cycle([None, b"some bytes"]), strict=False)),
 )
-def test_a_pass_does_not_touch_the_host(name: str, options: Options, source: bytes | None) -> None:
+def test_a_pass_does_not_touch_the_host(
+    name: str, options: SearchOptions, source: bytes | None
+) -> None:
     """On a device without data any look at a number fails, and a tensor made on the host is seen."""
     meta, model = torch.device("meta"), invariants.make(name).bfloat16()
     requests = [Request(source, 20), Request(source, 10)]
@@ -190,7 +193,9 @@ def test_bf16_searches_too(name: str) -> None:
     rounding."""
     lengths, exact = [7, 3], invariants.make(name)
     src, _ = invariants.some_sources(lengths)
-    engine = TorchEngine([invariants.make(name).bfloat16()], Options(beam=2, n_best=2), 2, CPU)
+    engine = TorchEngine(
+        [invariants.make(name).bfloat16()], SearchOptions(beam=2, n_best=2), 2, CPU
+    )
     for i, hypotheses in enumerate(run(engine, requests_for(lengths, [10, 10]))):
         for actual in hypotheses:
             expected = invariants.log_probability(exact, src[i : i + 1, : lengths[i]], actual.text)

@@ -20,7 +20,7 @@ from made_up import (
 )
 from reference_draw import naive_draw, naive_text, splitmix
 
-from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.interface import Request, SearchOptions
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.search.ngram_blocking import block_ngrams
 from bytenmt.decoding.search.sampling import draw_byte, uniform
@@ -48,19 +48,19 @@ def test_splitmix64_as_published() -> None:
 # ---- one draw
 
 SHAPES = [
-    Options(sample=True),
-    Options(sample=True, temperature=0.3),
-    Options(sample=True, temperature=2.0, top_k=7),
-    Options(sample=True, top_p=0.6),
-    Options(sample=True, temperature=1.7, top_k=20, top_p=0.8),
-    Options(sample=True, top_k=1),
-    Options(sample=True, top_p=1e-9),
+    SearchOptions(sample=True),
+    SearchOptions(sample=True, temperature=0.3),
+    SearchOptions(sample=True, temperature=2.0, top_k=7),
+    SearchOptions(sample=True, top_p=0.6),
+    SearchOptions(sample=True, temperature=1.7, top_k=20, top_p=0.8),
+    SearchOptions(sample=True, top_k=1),
+    SearchOptions(sample=True, top_p=1e-9),
 ]
 
 
 @pytest.mark.slow
 @given(seed=st.integers(0, 10_000), options=st.sampled_from(SHAPES), n_allowed=st.integers(1, 256))
-def test_a_draw_is_the_naive_one(seed: int, options: Options, n_allowed: int) -> None:
+def test_a_draw_is_the_naive_one(seed: int, options: SearchOptions, n_allowed: int) -> None:
     """The first byte, in their order, at which the running sum exceeds its share of the total; of
     equal bytes the lower ones are kept, and at both ends of the range none that is not allowed is
     drawn."""
@@ -85,7 +85,7 @@ def test_a_draw_is_the_naive_one(seed: int, options: Options, n_allowed: int) ->
 )
 @example(0, 1, SHAPES[0], "한a".encode(), SENTINELS[:1])
 def test_sampled_texts_are_the_naive_ones(
-    seed: int, beam: int, shape: Options, prefix: bytes, more: int | bytes
+    seed: int, beam: int, shape: SearchOptions, prefix: bytes, more: int | bytes
 ) -> None:
     """Byte for byte and score for score, each text by its own draws, whatever stands beside it;
     sorted by score.
@@ -128,7 +128,7 @@ def test_blocked_bytes_are_those_that_repeat(text: str, n: int, cut: int) -> Non
     state = ACCEPT
     for byte in data:
         state = int(UTF8_NEXT[state, byte])
-    params = SearchParams.from_options(Options(no_repeat_ngram_size=n))
+    params = SearchParams.from_options(SearchOptions(no_repeat_ngram_size=n))
     expected = np.array([repeats(data, byte, n) for byte in range(256)])
     allowed = np.ones(256, np.bool_)
     block_compiled(np.frombuffer(data, np.uint8), params, state, allowed)

@@ -3,13 +3,13 @@
 import pytest
 from made_up_engine import MadeUpEngine
 
-from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.interface import Request, SearchOptions
 from bytenmt.decoding.scheduler import Scheduler
 
 
 def scheduler(capacity: int) -> tuple[Scheduler, list[list[Request]]]:
     admitted: list[list[Request]] = []
-    return Scheduler(MadeUpEngine(capacity, Options(), admitted)), admitted
+    return Scheduler(MadeUpEngine(capacity, SearchOptions(), admitted)), admitted
 
 
 def texts(admitted: list[list[Request]]) -> list[bytes]:

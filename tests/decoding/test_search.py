@@ -22,7 +22,7 @@ from made_up import (
 )
 
 from bytenmt.decoding.cpu.compilation import search_step
-from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.interface import Request, SearchOptions
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import STOP_TEST_EVERY, decode
 from bytenmt.decoding.search.state import SearchParams, SearchState
@@ -71,7 +71,7 @@ def test_a_wide_beam_finds_the_best_of_all(
         [few_bytes(10 * k + i, letters + rule.bytes, end) for i in range(2)]
         for k in range(n_models)
     ]
-    options = Options(beam=100, n_best=n_best, length_penalty=length_penalty)
+    options = SearchOptions(beam=100, n_best=n_best, length_penalty=length_penalty)
     engine = TorchEngine([FakeDecoder(model) for model in models], options, 3, CPU)
     results = run(engine, [request(rule, limit, prefix, i) for i, limit in enumerate(limits)])
     for i, found in enumerate(results):
@@ -156,7 +156,7 @@ def test_it_is_the_search_in_plain_lists(
         rule, limit = NO_SENTINELS, 2 * limit
     forced = prefix.encode() + rule.bytes[:n_written]
     n_best, limit = min(n_best, beam), max(limit, len(forced))
-    options = Options(
+    options = SearchOptions(
         beam=beam, n_best=n_best, length_penalty=length_penalty, no_repeat_ngram_size=n
     )
     (found,) = run(
@@ -178,7 +178,7 @@ def test_a_finished_hypothesis_has_the_mark_of_its_own_beam() -> None:
     wished."""
     search, params = (
         SearchState.allocate(1, 2, 0, 60, 0),
-        SearchParams.from_options(Options(beam=2, n_best=2)),
+        SearchParams.from_options(SearchOptions(beam=2, n_best=2)),
     )
     search.fill_slot(0, Request(A + b"x", 40), None)
     for rows in (
@@ -206,7 +206,7 @@ def test_blocking_never_empties_the_choice() -> None:
         logits[0xC3] += 100.0
         return logits_to_log_p(logits)
 
-    rounded, options = float32(log_p), Options(no_repeat_ngram_size=1)
+    rounded, options = float32(log_p), SearchOptions(no_repeat_ngram_size=1)
     ((found,),) = run(
         TorchEngine([FakeDecoder([rounded])], options, 1, CPU), [request(NO_SENTINELS, 140)]
     )
@@ -231,13 +231,13 @@ def test_beam_search_does_not_wait_for_an_unlikely_text_of_endless_likely_bytes(
         return np.log(p / p.sum())
 
     decoder = FakeDecoder([log_p])
-    ((best,),) = run(TorchEngine([decoder], Options(beam=3), 1, CPU), [Request(b"0", 300)])
+    ((best,),) = run(TorchEngine([decoder], SearchOptions(beam=3), 1, CPU), [Request(b"0", 300)])
     assert best.text == b"baaaa" and len(decoder.rows) <= 5 * STOP_TEST_EVERY
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [Options(), Options(beam=2)])
-def test_a_long_sentence_does_not_hold_up_short_ones(options: Options) -> None:
+@pytest.mark.parametrize("options", [SearchOptions(), SearchOptions(beam=2)])
+def test_a_long_sentence_does_not_hold_up_short_ones(options: SearchOptions) -> None:
     """Waiting sentences take the places of those that are done, while a long one goes on; what it
     and they yield is what each yields alone; done rows leave the batch."""
     never, soon = random_distribution(1, end=-1000.0), random_distribution(2, end=8.0)

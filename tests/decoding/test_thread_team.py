@@ -17,7 +17,7 @@ from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.kernels.barrier import barrier
 from bytenmt.decoding.cpu.session import ModelSession
 from bytenmt.decoding.cpu.thread_team import ThreadTeam
-from bytenmt.decoding.interface import Options
+from bytenmt.decoding.interface import SearchOptions
 from bytenmt.errors import BytenmtError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,7 +58,7 @@ def test_an_engine_raises_what_its_other_thread_raises(
     threads works.
     """
     of, requests, here = packed(model("bytenet")), some_requests(5), threading.get_ident()
-    expected = run(NumbaEngine([of], Options(), 3), requests)
+    expected = run(NumbaEngine([of], SearchOptions(), 3), requests)
     own = getattr(ModelSession, method)
 
     def failing(self: ModelSession, *given: Any) -> Any:
@@ -69,8 +69,8 @@ def test_an_engine_raises_what_its_other_thread_raises(
     with monkeypatch.context() as broken:
         broken.setattr(ModelSession, method, failing)
         with pytest.raises(MemoryError, match="no room"):
-            run(NumbaEngine([of], Options(), 3, threads=2), requests)
-    assert run(NumbaEngine([of], Options(), 3, threads=2), requests) == expected
+            run(NumbaEngine([of], SearchOptions(), 3, threads=2), requests)
+    assert run(NumbaEngine([of], SearchOptions(), 3, threads=2), requests) == expected
 
 
 def n_workers() -> int:
@@ -105,7 +105,7 @@ def test_threads_are_shared_by_all_teams_and_callers() -> None:
 PRELOADED = f"""
 import os, signal, torch
 from bytenmt.decoding.cpu.thread_team import ThreadTeam
-from bytenmt.decoding.translator import Translator
+from bytenmt.translation.translator import Translator
 from bytenmt.layers.kernel_helpers import parallel_for
 torch.set_num_threads(2)
 translator, said = Translator.load({str(ROOT / "data/models/en-de")!r}, device="cpu", threads=2), []

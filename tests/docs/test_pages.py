@@ -1,4 +1,4 @@
-"""The README and the guides: their commands run, their output is real, their links lead somewhere."""
+"""The README and the guides: their commands run, their output is real, their links work."""
 
 import ast
 import doctest
@@ -19,6 +19,7 @@ from guide_pages import CARDS, PAGES, REPORTS, ROOT, Command
 from bytenmt.cli.main import COMMANDS, main
 from bytenmt.config import schema
 from bytenmt.decoding.model_summary import model_description
+from bytenmt.sentinels import CLASSES
 from tools import configuration_page
 
 WITH_COMMANDS = [page for page in PAGES if guide_pages.commands(page)]
@@ -55,8 +56,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def shell_script(commands: list[Command], port: int) -> str:
-    """Return a script that runs commands one after another, each with its output and exit code in
-    files."""
+    """Return a script that runs commands in turn, each with its output and exit code in files."""
     parts = ["set -o pipefail"]
     for number, command in enumerate(commands):
         line = command.line.replace(f":{PORT}", f":{port}")
@@ -157,10 +157,8 @@ def configuration_keys() -> set[str]:
 
 
 def test_options_and_keys_that_pages_name_exist() -> None:
-    options, keys = (
-        known_options() | OTHER_OPTIONS,
-        configuration_keys() | {"model.arch", "model.safetensors", "model.py"},
-    )
+    options = known_options() | OTHER_OPTIONS
+    keys = configuration_keys() | {"model.arch", "model.safetensors", "model.py"}
     for page in [ROOT / "README.md", *guide_pages.GUIDES]:
         if page.stem == "changelog":  # names what was removed
             continue
@@ -172,8 +170,33 @@ def test_options_and_keys_that_pages_name_exist() -> None:
         assert not unknown, f"{page.name} names {sorted(unknown)}"
 
 
+def undocumented(options: list[str], text: str) -> bool:
+    """Return whether a text names none of the spellings of an option: -o, --output."""
+    return not any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) for name in options)
+
+
+def test_every_option_is_on_a_page() -> None:
+    """Every option of --help is described, or shown in an example, under one of its spellings."""
+    pages = [page for page in PAGES if page.stem != "changelog"]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    missing = [
+        f"{name} {parameter.opts[-1]}"
+        for name, command in main.every().items()
+        for parameter in command.params
+        if parameter.opts[0].startswith("-")
+        and undocumented([*parameter.opts, *parameter.secondary_opts], text)
+    ]
+    assert missing == []
+
+
+def test_the_classes_of_keep_are_those_of_their_page() -> None:
+    text = section(ROOT / "bytenmt" / "docs" / "constraints.md", "## Keep spans of the source")
+    rows = re.findall(r"^\| (`[^|]+`) \|", text, flags=re.M)
+    assert re.findall(r"`(\w+)`", " ".join(rows)) == list(CLASSES)
+
+
 def test_files_that_pages_name_exist() -> None:
-    """Tools and tests on all pages; modules of the package, such as decoding/translator, in one."""
+    """Tools and tests on all pages; modules of the package, such as utf8, in one."""
     package = ROOT / "bytenmt"
     for page in [ROOT / "README.md", *guide_pages.GUIDES]:
         named = re.findall(r"`(?:python )?([^`\s]+)[^`\n]*`", guide_pages.prose(page))
@@ -187,6 +210,21 @@ def test_files_that_pages_name_exist() -> None:
                     or path.with_suffix(".py").exists()
                     or (package / "decoding" / "cpu" / name).with_suffix(".py").exists()
                 ), f"{page.name} names {name}"
+
+
+def section(page: Path, heading: str) -> str:
+    """Return the text of a page under a heading, up to the next one."""
+    return page.read_text(encoding="utf-8").partition(f"{heading}\n")[2].partition("\n#")[0]
+
+
+@pytest.mark.parametrize("path", ["From a byte to a translation", "From a file to an update"])
+def test_the_reading_paths_are_short(path: str) -> None:
+    text = section(ROOT / "bytenmt" / "docs" / "architecture.md", f"### {path}")
+    names = re.findall(r"^\| `([\w/]+\.py)` \| \S", text, flags=re.M)
+    n_lines = 0
+    for name in names:
+        n_lines += (ROOT / "bytenmt" / name).read_text(encoding="utf-8").count("\n")
+    assert 5 <= len(names) <= 10 and n_lines <= 1500
 
 
 @pytest.mark.slow

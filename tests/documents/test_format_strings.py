@@ -1,4 +1,4 @@
-"""Entries of PO that are format strings: their conversions are kept, and compared as msgfmt does."""
+"""Entries of PO that are format strings: their conversions are kept, compared as by msgfmt."""
 
 import shutil
 import subprocess

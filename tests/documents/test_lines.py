@@ -5,11 +5,14 @@ import re
 
 import pytest
 
-from bytenmt.decoding.confidence import UNSURE
-from bytenmt.decoding.line_batch import split_line
-from bytenmt.documents.lines import UnitLine, has_words, keeps_codes, nest_pairs, split_unit
+from bytenmt.documents.codes import keeps_codes, nest_pairs
+from bytenmt.documents.lines import UnitLine, split_unit
 from bytenmt.documents.unit import CodedText, merge_strings, split_codes, to_markup
+from bytenmt.documents.words import has_words
 from bytenmt.sentinels import Code
+from bytenmt.translation.chunks import split_line
+from bytenmt.translation.confidence import UNSURE
+from bytenmt.translation.kept_spans import mark_spans
 from tools.verify.made_up_translations import capitals, translated
 
 TAG = re.compile("</?[a-z]+/?>")
@@ -49,12 +52,12 @@ COPIED = (
     "Ctrl+C", "README.md",
     "__name__", "[name]", "[[name]]", "<%= name %>", "*|NAME|*", "##name##", ":name",  # 12
     "@:key",
-    '$t(key, {"count": {{n}} })', "`option`", "--help", "-o FILE", "%H:%M", "%Y-%m-%d", "<b>{x}</b>",
-    "\u20ac", "GitHub", "af, csb, de-AT, fr, zh-Hans",
+    '$t(key, {"count": {{n}} })', "`option`", "--help", "-o FILE", "%H:%M", "%Y-%m-%d",
+    "<b>{x}</b>", "\u20ac", "GitHub", "af, csb, de-AT, fr, zh-Hans",
 )  # fmt: skip
 TRANSLATED = (
-    "%s a", "2nd", "A4 page", "e.g.", "Done.", "True", "it is true", "a #fff wall", "ready...", "#red",
-    "red, yes, no", "StudentInnen",
+    "%s a", "2nd", "A4 page", "e.g.", "Done.", "True", "it is true", "a #fff wall", "ready...",
+    "#red", "red, yes, no", "StudentInnen",
 )  # fmt: skip
 PIECES = {
     # 13: plural forms
@@ -95,9 +98,8 @@ def test_names_are_codes() -> None:
     (line,) = (one for one in split_unit(("McAfee and GitHub, PATH",)) if isinstance(one, UnitLine))
     assert line.parts == (Code("McAfee"), " and ", Code("GitHub"), ", PATH")
     assert to_markup(line.restore((Code("GitHub"), " und ", Code("McAfee")))) == "GitHub und McAfee"
-    (chunk,) = split_line(
-        (*line.parts, Code("<1/>")), 99
-    )  # of a model without sentinels they are text
+    # For a model without sentinels they are text.
+    (chunk,) = split_line(mark_spans((*line.parts, Code("<1/>")), None), 99)
     assert chunk.source == b"McAfee and GitHub, PATH"
 
 

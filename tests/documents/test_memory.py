@@ -70,7 +70,8 @@ FILES = {
     "a.xlf": XLIFF.format(UNIT.format(1, "one", "eins") + UNIT.format(2, "two", "zwei") + DOUBTED),
     "a.tsv": "2\tb\ntwo\tzwei\none\teins\nx\t\n",
     "a.csv": '"two",zwei\none,eins\n',
-    "a.po": 'msgid "one"\nmsgstr "eins"\n\nmsgid "two"\nmsgstr "zwei"\n\n#, fuzzy\nmsgid "x"\nmsgstr "y"\n',
+    "a.po": 'msgid "one"\nmsgstr "eins"\n\nmsgid "two"\nmsgstr "zwei"\n\n'
+    '#, fuzzy\nmsgid "x"\nmsgstr "y"\n',
     "a.tmx": TMX.format("two", "zwei"),
 }
 
@@ -88,6 +89,8 @@ def test_a_memory_without_pairs_is_refused(tmp_path: Path) -> None:
     path.write_text("<tmx><body/></tmx>")
     with pytest.raises(DataError, match="no pair of texts en and de"):
         TranslationMemory.from_file(path, PAIR)
+    with pytest.raises(DataError, match="a.md: markdown holds one language: .* xliff, po, csv"):
+        TranslationMemory.from_file(tmp_path / "a.md", PAIR)
     path = tmp_path / "a.po"
     path.write_text(f'msgid ""\nmsgstr "Language: fr\\n"\n\n{FILES["a.po"]}', encoding="utf-8")
     with pytest.raises(DataError, match="a.po declares the target language fr, not de"):

@@ -86,12 +86,13 @@ def test_a_mistake_is_told_in_one_line_with_its_place(
 
 
 def test_a_table_needs_a_column_and_a_memory_its_languages() -> None:
-    for name, message in (("csv", "give --column"), ("tmx", "name two, --pair")):
-        with pytest.raises(DataError, match=message):
-            read(b"<tmx/>" if name == "tmx" else b"a,b\n", ReadOptions(name))
+    with pytest.raises(DataError, match="give --column"):
+        read(b"a,b\n", ReadOptions("csv"))
+    with pytest.raises(DataError, match="name two, --pair"):
+        read(b"<tmx/>", ReadOptions("tmx"))
     with pytest.raises(BytenmtError, match="no format has the suffix '.doc': give --format"):
         format_of(Path("a.doc"))
-    assert format_of(Path("a.PO")) == "po"
+    assert format_of(Path("a.PO")).name == "po"
 
 
 def test_the_delimiter_by_which_rows_are_even() -> None:
@@ -111,7 +112,8 @@ def test_the_delimiter_by_which_rows_are_even() -> None:
     ("name", "data", "expected"),
     [
         ("a.xlf", '<?xml version="1.0" encoding="ISO-8859-1"?><xliff version="1.2"><file><body>'
-         "<trans-unit><source>\xe4 &#8364;</source></trans-unit></body></file></xliff>", "\xc4 &#8364;"),
+         "<trans-unit><source>\xe4 &#8364;</source></trans-unit></body></file></xliff>",
+         "\xc4 &#8364;"),
         ("a.html", '<meta charset="latin-1"><p>\xe4 &euro;', "\xc4 &#8364;"),
         ("a.properties", "a=\xe4 \\u20ac\n", "a = \\u00c4 \\u20ac"),
         ("a.po", 'msgid ""\nmsgstr "Content-Type: text/plain; charset=latin-1\\n"\n\n'
@@ -276,7 +278,10 @@ def test_the_header_of_a_catalogue(text: str) -> None:
 
 def test_no_code_is_lost() -> None:
     """Codes in another order are there once, in the runs and paragraphs of a translation too."""
-    names = "footnoteReference|fldChar|instrText|bookmarkStart|tab|br|b|pPr|vanish|delText|ins|hyperlink"
+    names = (
+        "footnoteReference|fldChar|instrText|bookmarkStart|tab|br|b|pPr|vanish|delText|ins"
+        "|hyperlink"
+    )
     before, after = (
         Counter(re.findall(rf"<w:(?:{names})\b[^>]*>", unpack(data)))
         for data in (WORD, translated("a.docx", WORD, moved)[0])

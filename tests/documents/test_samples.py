@@ -5,6 +5,7 @@ translations that are there already, and inputs of users that once came back bro
 files were read when they were written; the formats' libraries and msgfmt judge other translations.
 """
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,12 +13,14 @@ from pathlib import Path
 import pytest
 from word_documents import pack, unpack
 
-from bytenmt.decoding.confidence import UNSURE
+import bytenmt
 from bytenmt.documents.formats import FORMATS, format_of
-from bytenmt.documents.lines import is_icu_message
+from bytenmt.documents.words import is_icu_message
+from bytenmt.translation.confidence import UNSURE
 from tools.verify.made_up_translations import (
     PAIR,
     SAMPLES,
+    WITH_CODES,
     codes_of,
     document,
     moved,
@@ -38,7 +41,16 @@ def text_of(name: str, content: bytes) -> str:
 
 
 def test_every_format_has_a_sample() -> None:
-    assert {format_of(Path(name)) for name in NAMES} == FORMATS.keys()
+    assert {format_of(Path(name)).name for name in NAMES} == FORMATS.keys()
+
+
+def test_the_guide_lists_every_format() -> None:
+    """The table of docs/documents.md has the suffixes of all records of FORMATS, and no others."""
+    guide = Path(bytenmt.__file__).parent / "docs/documents.md"
+    suffixes = set[str]()
+    for row in re.findall(r"^\|[^|]+\|([^|]+)\|[^|]+\|[^|]+\|$", guide.read_text(), re.MULTILINE):
+        suffixes |= set(re.findall(r"`(\.\w+)`", row))
+    assert suffixes == {suffix for record in FORMATS.values() for suffix in record.suffixes}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -62,25 +74,27 @@ def test_an_untranslated_round_trip(name: str, form: str) -> None:
         before = before.replace(b"\n", b"\r\n")
     elif form == "byte order mark":
         before = b"\xef\xbb\xbf" + before
-    pair = PAIR if format_of(Path(name)) == "tmx" else None
+    record = format_of(Path(name))
+    pair = PAIR if record.needs_pair else None
     after = document(name, before, pair).dump()
     assert document(name, after, pair).dump() == after
     assert (b"\r\n" in after) == (form == "CRLF") or name.endswith(".docx")
     assert after.startswith(b"\xef\xbb\xbf") == (form == "byte order mark")
-    assert tree_of(format_of(Path(name)), before) == tree_of(format_of(Path(name)), after)
+    assert tree_of(record.name, before) == tree_of(record.name, after)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_any_translation_leaves_a_document_that_can_be_read(name: str) -> None:
-    """Signs of all formats, codes in another order and pairs that crossed: each code is there once."""
+    """Signs of all formats, codes in another order, crossing pairs: each code is there once."""
     before = document(name, data(name))
     made, _ = translated(name, data(name), moved, (UNSURE,), overwrite=True)
-    tree_of(format_of(Path(name)), made)
+    form = format_of(Path(name)).name
+    tree_of(form, made)
     after = document(name, made)
     assert len(list(before.units)) == len(list(after.units))
     for unit, other in zip(before.units, after.units, strict=True):
         target = other.parts if other.target is None else other.target
-        if format_of(Path(name)) in ("xliff", "tmx", "html", "android", "fluent", "docx"):
+        if form in WITH_CODES:
             assert codes_of(unit.parts) <= codes_of(target) or is_icu_message(unit.parts)
 
 

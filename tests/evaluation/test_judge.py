@@ -10,31 +10,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from bytenmt.config.facts import FlagThresholds
+from bytenmt.checkpoints.facts import FlagThresholds
 from bytenmt.decoding.interface import Hypothesis
-from bytenmt.decoding.line_batch import Chunk, TranslationResult
-from bytenmt.decoding.reading import Reading, Stream
+from bytenmt.decoding.scorer import Stream, TextScores
 from bytenmt.evaluation.judge import Judge, best_split, bits_of_texts, calibrate
+from bytenmt.translation.chunks import Chunk
+from bytenmt.translation.line_batch import TranslationResult
 
 THRESHOLDS = FlagThresholds(
     n_lines=100, bits_per_byte=0.5, length_ratio=1.0, length_variance=1.0, source_bits=4.0
 )
 
 
-class FakeReader:
+class FakeScorer:
     """Each byte costs one bit, and half a bit where the source has it; counts the texts it has
     read."""
 
     def __init__(self) -> None:
         self.n_read = 0
 
-    def score_texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
+    def score_texts(
+        self, sources: Sequence[bytes] | None, texts: Sequence[bytes]
+    ) -> list[TextScores]:
         assert sources is not None
         self.n_read += len(texts)
         readings = []
         for source, text in zip(sources, texts, strict=True):
             bits = np.array([0.5 if byte in source else 1.0 for byte in text])
-            readings.append(Reading(-bits * math.log(2), np.zeros(len(text), np.int64)))
+            readings.append(TextScores(-bits * math.log(2), np.zeros(len(text), np.int64)))
         return readings
 
     def open_stream(self) -> Stream:
@@ -55,8 +58,8 @@ def result(*pairs: tuple[str, Hypothesis]) -> TranslationResult:
 
 
 def test_an_invention_is_what_the_source_saves_nothing_of() -> None:
-    reader = FakeReader()
-    judge = Judge(THRESHOLDS, 0.5, make_reader=lambda: reader)
+    scorer = FakeScorer()
+    judge = Judge(THRESHOLDS, 0.5, make_scorer=lambda: scorer)
     # Without a source each text of ten bytes and its end cost 11 bits.
     cheap, dear, cheap_and_sure = (
         written("abcdefghij", 0.6),
@@ -64,21 +67,21 @@ def test_an_invention_is_what_the_source_saves_nothing_of() -> None:
         written("abc", 0.1),
     )
     assert judge.saved_bits([b"klm"] * 2, [cheap, dear]) == pytest.approx([5.0, 3.0])
-    assert reader.n_read == 2
+    assert scorer.n_read == 2
     sources = [b"klmnopqrst"] * 3
     assert judge.flags(sources, [cheap, dear, cheap_and_sure]) == [
         ["unsure"],
         ["unsure", "invention"],
         [],
     ]
-    assert reader.n_read == 4, "what is sure is not read again"
+    assert scorer.n_read == 4, "what is sure is not read again"
     unknown = replace(judge, thresholds=structs.replace(THRESHOLDS, source_bits=None))
     assert unknown.flags(sources[:1], [dear]) == [["unsure"]]
 
 
 def test_tags_do_not_hide_an_invention() -> None:
     """The source saves half a bit of the b in the words; what it saves of the tags does not count."""
-    judge = Judge(THRESHOLDS, 0.5, make_reader=FakeReader)
+    judge = Judge(THRESHOLDS, 0.5, make_scorer=FakeScorer)
     tagged = written("<b>abcdef</b>", 0.6)
     assert judge.saved_bits([b"<b>klmnop</b>"], [tagged]) == pytest.approx([0.5])
     assert judge.flags([b"<b>klmnop</b>"], [tagged]) == [["unsure", "invention"]]
@@ -129,10 +132,10 @@ def test_copies() -> None:
 def test_costs_are_those_of_each_text() -> None:
     """Results are in order, however texts are batched; an empty text has the score of EOS."""
     texts = [bytes(97 + k % 26 for k in range(n)) for n in (5, 0, 150, 3) * 60]
-    assert bits_of_texts(FakeReader(), None, texts) == pytest.approx(
+    assert bits_of_texts(FakeScorer(), None, texts) == pytest.approx(
         [len(text) + 1 for text in texts]
     )
-    half = bits_of_texts(FakeReader(), texts, texts)
+    half = bits_of_texts(FakeScorer(), texts, texts)
     assert half == pytest.approx([len(text) / 2 + 1 for text in texts])
 
 
@@ -146,7 +149,7 @@ def test_thresholds_of_a_validation_text() -> None:
     ]
     encoded = [line.encode() for line in sources], [line.encode() for line in references]
     cheaper = [best._replace(log_probability=best.log_probability / 2) for best in translations]
-    found = calibrate(FakeReader(), *encoded, translations, cheaper, True)
+    found = calibrate(FakeScorer(), *encoded, translations, cheaper, True)
     assert found.bits_per_byte == pytest.approx(0.4) and found.n_lines == 100
     assert found.unsure_above(1) == 0.4 and found.unsure_above(5) == pytest.approx(0.2)
     older = structs.replace(found, beam_bits_per_byte=None)
@@ -154,11 +157,11 @@ def test_thresholds_of_a_validation_text() -> None:
     assert found.length_ratio == 2.0 and found.length_variance == 0.0
     saved = [len(reference) / 2 for reference in references]
     assert found.source_bits == pytest.approx(np.quantile(saved, 0.02), abs=1e-3)
-    assert calibrate(FakeReader(), *encoded, translations, cheaper, False).source_bits is None
+    assert calibrate(FakeScorer(), *encoded, translations, cheaper, False).source_bits is None
     # A tag counts neither as bytes nor as what a source saves.
     tagged = [[b"<b>" + line for line in lines] for lines in encoded]
     tagged_translations = [best._replace(text=b"<b>" + best.text) for best in translations]
-    with_tags = calibrate(FakeReader(), *tagged, tagged_translations, tagged_translations, True)
+    with_tags = calibrate(FakeScorer(), *tagged, tagged_translations, tagged_translations, True)
     assert (with_tags.bits_per_byte, with_tags.source_bits) == (
         found.bits_per_byte,
         found.source_bits,

@@ -14,8 +14,9 @@ from sacrebleu.significance import PairedTest
 
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.config.schema import load_config
-from bytenmt.data.corpus import PairFiles, ParallelCorpus
-from bytenmt.decoding.pytorch.reader import TorchReader
+from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.data.pair_files import PairFiles
+from bytenmt.decoding.pytorch.scorer import TorchScorer
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.comparison import (
     System,
@@ -63,8 +64,8 @@ def test_log_probabilities_one_sentence_at_a_time(
         for row, byte in zip(logits, [*target, EOS], strict=True):
             total += row[byte] - math.log(sum(math.exp(x) for x in row))
         expected.append(total)
-    monkeypatch.setattr("bytenmt.decoding.pytorch.reader.CELLS", cells)
-    found = log_probabilities(TorchReader([model], CPU), corpus)
+    monkeypatch.setattr("bytenmt.decoding.pytorch.scorer.CELLS", cells)
+    found = log_probabilities(TorchScorer([model], CPU), corpus)
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
 

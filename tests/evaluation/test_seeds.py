@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from small_runs import CPU, config, write_pairs
 
+from bytenmt.checkpoints.facts import Facts, Progress
 from bytenmt.checkpoints.weights import read_run
-from bytenmt.config.facts import Facts, PairFiles, Progress
 from bytenmt.config.schema import load_config
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.evaluation.comparison import System, table, to_dict, with_significance
 from bytenmt.evaluation.seeds import Trained, Training, summarise_seeds
 from bytenmt.training.run import train

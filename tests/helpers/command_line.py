@@ -34,8 +34,9 @@ def listing(folder: Path) -> dict[Path, bytes]:
 
 
 def refused(command: str, code: int = 1) -> str:
-    """Return the last line on stderr, the only one where the exit code is 1; nothing is on stdout,
-    nothing is written in the current folder.
+    """Return the last line on stderr, the only one where the exit code is 1.
+
+    Nothing is on stdout, and nothing is written in the current folder.
     """
     before = listing(Path.cwd())
     result = invoke(command)

@@ -65,9 +65,9 @@ def write_client(path: Path, address: str) -> None:
 
 @contextmanager
 def serving(folder: Path, command: Command = run_unchanged) -> Iterator[Path]:
-    """Start a server in a process of its own and yield the program `bytenmt` in a folder that asks
-    it."""
-    address, program = folder / "socket", folder / "bytenmt"
+    """Start a server in its own process; yield the program `bytenmt` in a folder that asks it."""
+    address = folder / "socket"
+    program = folder / "bytenmt"
     write_client(program, str(address))
     server = FORKSERVER.Process(target=serve, args=(str(address), command))
     server.start()
@@ -114,7 +114,8 @@ def run_command(
 def answer(connection: socket.socket, command: Command) -> None:
     """Run the command that a client asks for in a fork of its own, and send its exit code."""
     head, streams, _, _ = socket.recv_fds(connection, 4, 3)
-    call, n_bytes = b"", int.from_bytes(head, "big")
+    call = b""
+    n_bytes = int.from_bytes(head, "big")
     while len(call) < n_bytes:
         call += connection.recv(n_bytes - len(call))
     pid = os.fork()

@@ -13,7 +13,7 @@ from bytenmt.decoding.cpu.compilation import compile_kernels
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.packing import PackedModel, pack_model
 from bytenmt.decoding.engine import Engine
-from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.interface import Hypothesis, Request, SearchOptions
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
@@ -36,8 +36,7 @@ def from_python(function: Any) -> Any:
 
 
 def packed(of: AnyModel, precision: str = "fp32") -> PackedModel:
-    """Return a model for the CPU engine, whose kernels are compiled by one process, the others
-    wait."""
+    """Return a model for the CPU engine; one process compiles its kernels, the others wait."""
     compile_kernels()
     tensors = {name: p.detach().numpy() for name, p in of.named_parameters()}
     return pack_model(tensors, of.config, precision)
@@ -56,7 +55,9 @@ def some_requests(n: int, source: bool = True, seed: int = 0, limit: int = 25) -
 KINDS = ("torch", "fixed slots", "numba")
 
 
-def engine(kind: str, models: Sequence[AnyModel], options: Options, capacity: int = 3) -> Engine:
+def engine(
+    kind: str, models: Sequence[AnyModel], options: SearchOptions, capacity: int = 3
+) -> Engine:
     """Return an engine of one of KINDS."""
     if kind == "numba":
         return NumbaEngine([packed(of) for of in models], options, capacity)

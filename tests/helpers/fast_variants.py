@@ -1,5 +1,4 @@
-"""Parametrize tests by variants of architectures, few of them under --fast, and by pairs in
-rotation."""
+"""Parametrize tests by variants of architectures, few of them under --fast."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,8 +13,7 @@ MAIN = frozenset(
 
 
 def by_variant(names: str | tuple[str, ...], rows: Iterable[Any]) -> pytest.MarkDecorator:
-    """Parametrize a test as pytest.mark.parametrize does; rows with another "name" than MAIN's are
-    slow."""
+    """Parametrize a test as pytest.mark.parametrize does; rows with another name are slow."""
     at = 0 if isinstance(names, str) else names.index("name")
     marked = []
     for row in rows:

@@ -28,8 +28,7 @@ LINK = re.compile(r"\]\(([^()\s]+)\)")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block. info: its language and what stands behind it; by: what runs it, where it says
-    so."""
+    """A fenced block of a page."""
 
     info: str
     text: str
@@ -77,9 +76,11 @@ def commands(page: Path) -> list[Command]:
         if block.info.split()[:1] != ["console"]:
             continue
         for part in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
-            line, n_lines = "", 0
+            line = ""
+            n_lines = 0
             for one in part.splitlines(keepends=True):
-                line, n_lines = line + one, n_lines + 1
+                line = line + one
+                n_lines = n_lines + 1
                 if is_complete(line):
                     break
             output = "".join(part.splitlines(keepends=True)[n_lines:])

@@ -7,8 +7,7 @@ from bytenmt.reporter import Bar, Reporter
 
 
 class Heard(Reporter, Bar):
-    """lines: said, in order; shown: the share of 1 that each of its bars stood at, from its
-    beginning on."""
+    """A reporter that remembers what it was told."""
 
     def __init__(self) -> None:
         super().__init__()

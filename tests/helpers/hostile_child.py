@@ -28,7 +28,7 @@ def hostile_read(source: documents.DocumentSource) -> Any:
 
 
 def hostile_task(function: Any, *arguments: Any) -> Any:
-    """Run in a child, in place of run_task: with tighter limits, and what the name of a document
-    says."""
-    documents.CPU_SECONDS, documents.MEMORY_BYTES = 1, 200_000_000
+    """Run in a child in place of run_task: with tighter limits, and what a document's name says."""
+    documents.CPU_SECONDS = 1
+    documents.MEMORY_BYTES = 200_000_000
     return real_task(hostile_read if function is documents.read else function, *arguments)

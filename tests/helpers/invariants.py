@@ -1,5 +1,6 @@
-"""Invariants of every model, as functions that raise AssertionError. test_contract.py runs them
-over all models; test_faults.py plants faults and expects them to fail.
+"""Invariants of every model, as functions that raise AssertionError.
+
+test_contract.py runs them over all models; test_faults.py plants faults and expects them to fail.
 Everything is float64 with random parameters, so that no zero hides a mistake.
 """
 
@@ -12,8 +13,7 @@ import numpy as np
 import torch
 from reference import REFERENCES
 from torch import Tensor
-from variants import VARIANTS as VARIANTS
-from variants import WITHOUT_SOURCE, Variant
+from variants import VARIANTS, WITHOUT_SOURCE, Variant
 
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.registry import build_model
@@ -44,8 +44,10 @@ def build(options: Variant, seed: int = 0, scale: float = 0.4) -> AnyModel:
 
 
 def gradients(model: AnyModel) -> dict[str, Tensor]:
-    """A copy of each parameter's gradient; those of n-gram tables, which are collected row by row,
-    added up one by one and forgotten."""
+    """Return a copy of each parameter's gradient.
+
+    Those of n-gram tables are collected row by row; they are added up one by one and forgotten.
+    """
     found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     tables = model.embedding.ngrams
     if tables is not None and tables.gradients:
@@ -87,7 +89,8 @@ def some_inputs(rows: int, t: int, seed: int = 2) -> Tensor:
 def encode(model: AnyModel, src: Tensor, src_len: Tensor) -> Any:
     """The memory; of a model without a source, that of no source."""
     if not model.config.source:  # type: ignore[union-attr]
-        src, src_len = src[:, :0], torch.zeros_like(src_len)
+        src = src[:, :0]
+        src_len = torch.zeros_like(src_len)
     return model.encode(src, src_len)
 
 
@@ -149,8 +152,10 @@ def check_steps(model: AnyModel) -> None:
 
 def check_causality(model: AnyModel) -> None:
     """A NaN at t touches nothing before t, nothing of another row, and something from t on.
+
     Self-attention weighs later columns with 0, which times NaN is NaN: there a large vector stands
-    in its place."""
+    in its place.
+    """
     poison = 1e30 if architecture(model.config) == "transformer" else torch.nan  # type: ignore[union-attr]
     src, src_len = some_sources([6, 4])
     t = 9
@@ -257,12 +262,13 @@ def check_rings_in_place(model: AnyModel) -> None:
     with torch.no_grad():
         memory = encode(model, src, src_len)
         state: Any = model.start(memory, 2)
-        kept = state.rings  # alive, so that a copy cannot take the same place in memory
+        kept = state.rings.buffers  # alive, so that a copy cannot take the same place in memory
         for step in range(6):
             state = model.reorder(state, torch.tensor([1, 1, 2, 2]))
             _, state = model(some_bytes(4, 1, seed=step), memory, state)
         before, after = (
-            [(ring.data_ptr(), ring.shape) for ring in rings] for rings in (kept, state.rings)
+            [(ring.data_ptr(), ring.shape) for ring in rings]
+            for rings in (kept, state.rings.buffers)
         )
     assert before == after, "a ring was copied"
 
@@ -303,7 +309,8 @@ def check_reference(model: AnyModel, lengths: tuple[int, ...] = (5, 12, 1), t: i
     """
     options = msgspec.to_builtins(model.config)  # type: ignore[attr-defined]
     parameters = {name: p.detach().numpy() for name, p in model.named_parameters()}
-    src, src_len = torch.zeros(1, 0, dtype=torch.uint8), torch.zeros(1, dtype=torch.int64)
+    src = torch.zeros(1, 0, dtype=torch.uint8)
+    src_len = torch.zeros(1, dtype=torch.int64)
     if lengths:
         src, src_len = some_sources(list(lengths))
     tgt = some_inputs(len(src), t)
@@ -323,7 +330,7 @@ def log_probability(model: AnyModel, source: Tensor, text: bytes) -> float:
 
 
 def check_moved_rows(model: AnyModel, beam: int = 2) -> None:
-    """Sentences that are selected, concatenated and placed go on as if they had always stood there."""
+    """Selected, concatenated and placed sentences go on as if they had always been there."""
     lengths = [9, 4, 6]
     src, src_len = some_sources(lengths)
     tgt = some_inputs(3 * beam, 9)

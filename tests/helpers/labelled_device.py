@@ -1,5 +1,4 @@
-"""A second device on a machine that has none: storages are labelled with a device, the CPU
-computes.
+"""A second device on a machine without one: storages have a label, the CPU computes.
 
 Inside `labelled_device()`, torch.device("cuda") is understood wherever a tensor is made or moved,
 and `Tensor.device` tells the label. An operation whose tensors have different labels raises
@@ -20,7 +19,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-HOST, DEVICE = torch.device("cpu"), torch.device("cuda")
+HOST = torch.device("cpu")
+DEVICE = torch.device("cuda")
 COPIES = {"copy_", "_to_copy", "set_"}  # operations between devices
 WAITS = {
     "_local_scalar_dense",
@@ -52,7 +52,10 @@ def _tensors(values: Any) -> list[Tensor]:
 
 
 class _Labels(TorchDispatchMode):
-    """Compute every operation, label its results and refuse mixed ones. waits: what the host read."""
+    """Compute every operation, label its results and refuse mixed ones.
+
+    waits: what the host read.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +68,8 @@ class _Labels(TorchDispatchMode):
         args: Any = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        kwargs, name = dict(kwargs or {}), func.__name__.partition(".")[0]
+        kwargs = dict(kwargs or {})
+        name = func.__name__.partition(".")[0]
         inputs = _tensors((args, kwargs))
         labelled = [tensor for tensor in inputs if device_of(tensor) == DEVICE]
         others = [tensor for tensor in inputs if device_of(tensor) == HOST]
@@ -95,7 +99,8 @@ class _Devices(TorchFunctionMode):
         args: Any = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        kwargs, name = dict(kwargs or {}), getattr(func, "__name__", "")
+        kwargs = dict(kwargs or {})
+        name = getattr(func, "__name__", "")
         if name == "__get__" and func.__self__ is Tensor.device:
             return device_of(args[0])
         if name in ON_HOST_ONLY and device_of(args[0]) == DEVICE:
@@ -117,7 +122,8 @@ class _Devices(TorchFunctionMode):
         return results
 
     def _move(self, name: str, device: torch.device, args: Any, kwargs: dict[str, Any]) -> Tensor:
-        tensor, rest = args[0], [value for value in args[1:] if isinstance(value, torch.dtype)]
+        tensor = args[0]
+        rest = [value for value in args[1:] if isinstance(value, torch.dtype)]
         before = device_of(tensor)
         options = {key: value for key, value in kwargs.items() if key == "dtype"}
         moved: Tensor = tensor.to(*rest, **options) if rest or options else tensor
@@ -137,7 +143,8 @@ def _device(value: Any) -> torch.device | None:
 @contextmanager
 def labelled_device() -> Iterator[Counter[str]]:
     """Emulate a device; yield how often the host waited for it, by operation."""
-    labels, on_cpu = _Labels(), {"autocast": torch.autocast}
+    labels = _Labels()
+    on_cpu = {"autocast": torch.autocast}
     plain = torch.is_autocast_enabled, torch.get_autocast_dtype
     with ExitStack() as stack:
         for place, changed in (

@@ -1,5 +1,4 @@
-"""Made-up distributions over bytes, a decoder that follows them, and searches written in plain
-lists."""
+"""Made-up distributions over bytes, a decoder that follows them, and searches in plain lists."""
 
 import unicodedata
 import zlib
@@ -24,8 +23,10 @@ def logits_to_log_p(logits: np.ndarray) -> np.ndarray:
 def random_distribution(
     seed: int, peak: float = 4.0, end: float = 0.0, grain: float = 0.0
 ) -> Distribution:
-    """Any bytes at all, forbidden ones too; a prefix always gives the same. grain: logits are
-    multiples of it, so that many are equal."""
+    """A distribution over any bytes, forbidden ones too; the same for the same prefix.
+
+    grain: logits are multiples of it, so that many are equal.
+    """
 
     def log_p(prefix: bytes) -> np.ndarray:
         generator = np.random.default_rng(zlib.crc32(prefix, seed))
@@ -63,16 +64,17 @@ class Which(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A state. text (rows, LONGEST) uint8 and n_bytes (rows,) int64: what each row has read,
-    without BOS."""
+    """A state: what each row has read, without BOS."""
 
     text: Tensor
     n_bytes: Tensor
 
 
 class FakeDecoder:
-    """Obeys the models' contract. A sentence follows the distribution whose number its source is,
-    in digits, beside which there may be sentinels; without a source or with a blank one, the first.
+    """A decoder that obeys the models' contract and follows made-up distributions.
+
+    The source is the number of a sentence's distribution, in digits, beside which there may be
+    sentinels; without a source, or with a blank one, it is the first.
     """
 
     def __init__(self, distributions: list[Distribution]) -> None:
@@ -97,7 +99,9 @@ class FakeDecoder:
         )
 
     def __call__(self, tgt: Tensor, memory: Which, state: Read) -> tuple[Tensor, Read]:
-        text, n_bytes, logits = state.text.clone(), state.n_bytes.clone(), []
+        text = state.text.clone()
+        n_bytes = state.n_bytes.clone()
+        logits = []
         which = memory.which.repeat_interleave(len(tgt) // len(memory.which))
         for i, byte in enumerate(tgt[:, 0].tolist()):
             if byte != BOS and n_bytes[i] < LONGEST:  # a sentence that is done goes on reading
@@ -134,8 +138,10 @@ def is_control(ends: bytes) -> bool:
 
 
 def may_follow(begun: bytes, byte: int, room: int) -> bool:
-    """Is there valid UTF-8 without control characters that goes on like this? begun: of a
-    character."""
+    """Whether valid UTF-8 without control characters can begin like this.
+
+    begun: of a character.
+    """
     if byte == EOS:
         return not begun
     more = missing(begun + bytes([byte]))
@@ -152,8 +158,7 @@ def repeats(text: bytes, byte: int, n: int) -> bool:
 
 
 def followers(text: bytes, limit: int, prefix: bytes = b"", n: int = 0) -> list[int]:
-    """The bytes that may follow under a limit, a forced prefix and a repetition guard of n
-    characters."""
+    """The bytes that may follow under a limit, a forced prefix and a guard of n characters."""
     if len(text) < len(prefix):
         return [prefix[len(text)]]
     begun = text[len(text.decode("utf-8", "ignore").encode()) :]
@@ -162,8 +167,7 @@ def followers(text: bytes, limit: int, prefix: bytes = b"", n: int = 0) -> list[
 
 
 class Sentinels(NamedTuple):
-    """The sentinels that a text must have, each once, and pairs of them, the first one before the
-    second."""
+    """The sentinels that a text must have, each once, and pairs of them in their order."""
 
     bytes: bytes = b""
     pairs: tuple[tuple[int, int], ...] = ()
@@ -174,12 +178,16 @@ class Sentinels(NamedTuple):
     def rankings(
         self, text: bytes, row: np.ndarray, limit: int, prefix: bytes = b"", n: int = 0
     ) -> dict[int, float]:
-        """Return what each byte that may follow is ranked by: the likeliest sentinel by EOS's
-        probability if that is higher. row: the log-probabilities of all bytes; n: see followers."""
+        """Return what each byte that may follow is ranked by.
+
+        It is the likeliest sentinel by EOS's probability if that is higher. row: the
+        log-probabilities of all bytes; n: see followers.
+        """
         if len(text) < len(prefix):
             byte = prefix[len(text)]
             return {byte: float(max(row[byte], row[EOS]) if byte in self.bytes else row[byte])}
-        pending, plain = self.pending(text), bytes(byte for byte in text if byte not in self.bytes)
+        pending = self.pending(text)
+        plain = bytes(byte for byte in text if byte not in self.bytes)
         ranked = {byte: float(row[byte]) for byte in followers(plain, limit - len(self.bytes), n=n)}
         if missing(plain) == 0 and pending:
             del ranked[EOS]
@@ -197,7 +205,8 @@ def naive_greedy(
     log_p: Distribution, limit: int, prefix: bytes = b"", n: int = 0, rule: Sentinels = NO_SENTINELS
 ) -> tuple[bytes, float]:
     """The most probable allowed byte, again and again."""
-    text, total = b"", 0.0
+    text = b""
+    total = 0.0
     while True:
         row = log_p(text)
         ranked = rule.rankings(text, row, limit, prefix, n)
@@ -218,15 +227,19 @@ def naive_beam(
     length_penalty: float = 1.0,
     rule: Sentinels = NO_SENTINELS,
 ) -> list[tuple[bytes, float]]:
-    """Beam search in plain lists. A text may end if its EOS is among the best `beam` candidates;
-    the best `beam` others go on. Over when the n_best-th is no worse than the best that goes on
-    would be if it lost nothing more: up to the limit, or, once `beam` have ended, up to twice its
-    bytes. Texts and their log-probabilities."""
+    """Beam search in plain lists: return texts and their log-probabilities.
+
+    A text may end if its EOS is among the best `beam` candidates; the best `beam` others go on. The
+    search is over when the n_best-th is no worse than the best that goes on would be if it lost
+    nothing more: up to the limit, or, once `beam` have ended, up to twice its bytes.
+    """
 
     def ranked(total: float, n_bytes: int) -> float:
         return float(total / (n_bytes + 1) ** length_penalty)
 
-    going, ended = [(b"", 0.0, 0.0)], []  # text, what it is ranked by, its log-probability
+    # Each with its text, the value it is ranked by, and its log-probability.
+    going = [(b"", 0.0, 0.0)]
+    ended = []
     while going:
         candidates = []
         for text, value, total in going:
@@ -244,7 +257,8 @@ def naive_beam(
         going = [(text + bytes([byte]), value, total) for value, text, byte, total in others]
         if going and len(ended) >= n_best:
             text, value, _ = ended[n_best - 1]
-            worst, (text, value, _) = ranked(value, len(text)), going[0]
+            worst = ranked(value, len(text))
+            text, value, _ = going[0]
             soon = min(2 * len(text), limit)
             if ranked(value, limit) <= worst or (
                 len(ended) == beam and ranked(value, soon) <= worst
@@ -261,7 +275,8 @@ def everything(
     rule: Sentinels = NO_SENTINELS,
 ) -> dict[bytes, tuple[float, float]]:
     """Map each text of a few bytes that may be written to its ranking and its log-probability."""
-    found, going = {}, [(b"", 0.0, 0.0)]
+    found = {}
+    going = [(b"", 0.0, 0.0)]
     while going:
         text, value, total = going.pop()
         row = log_p(text)

@@ -1,5 +1,4 @@
-"""An engine without a model, whose answers anybody can tell; and small random models for engines
-with one."""
+"""An engine without a model, whose answers are known; and small random models for engines."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,21 +10,23 @@ from small_runs import SMALL
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.registry import build_model
 from bytenmt.checkpoints.checkpoint import model_tensors, save_checkpoint
+from bytenmt.checkpoints.facts import Facts
 from bytenmt.checkpoints.weights import CONFIG
-from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, config_toml, load_config
 from bytenmt.decoding.engine import Engine
-from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.interface import Hypothesis, Request, SearchOptions
 from bytenmt.decoding.loading import runtime_from_models
-from bytenmt.decoding.settings import Settings
-from bytenmt.decoding.translator import Translator
 from bytenmt.sentinels import SENTINELS
+from bytenmt.translation.settings import Settings
+from bytenmt.translation.translator import Translator
 from bytenmt.utf8 import whole_characters
 
 
 def made_up_text(request: Request, which: int = 0) -> bytes:
-    """The prefix, the source in capitals and a number, cut off at the limit between two characters;
-    then the sentinels that have been cut off."""
+    """The prefix, the source in capitals and a number, cut off at the limit between characters.
+
+    Then follow the sentinels that were cut off.
+    """
     source = request.source or b"nothing"
     text = request.prefix + source.upper() + b"%d" % (request.number + which)
     text = whole_characters(text[: request.limit])
@@ -35,7 +36,9 @@ def made_up_text(request: Request, which: int = 0) -> bytes:
 class MadeUpEngine(Engine):
     """One byte a step. Notes what it was asked for in `admitted`, one list a call."""
 
-    def __init__(self, capacity: int, options: Options, admitted: list[list[Request]]) -> None:
+    def __init__(
+        self, capacity: int, options: SearchOptions, admitted: list[list[Request]]
+    ) -> None:
         self.capacity = capacity
         self.options = options
         self.admitted = admitted
@@ -82,8 +85,11 @@ class MadeUpEngine(Engine):
 def made_up_translator(
     admitted: list[list[Request]] | None = None, languages: tuple[str, ...] = (), **named: Any
 ) -> Translator:
-    """A Translator of this engine. It keeps spans where its settings, `named`, say what, and splits
-    lines into sentences where it has languages."""
+    """A Translator of this engine, with settings by name.
+
+    It keeps spans where its settings name them, and splits lines into sentences where it has
+    languages.
+    """
     settings = Settings.from_dict(named)
     notes = [] if admitted is None else admitted
     keep = settings.keep if settings.needs_sentinels else None
@@ -111,7 +117,10 @@ def small_model(arch: str, seed: int = 0, *settings: str) -> Model[Any, Any]:
 
 
 def small_translator(arch: str = "luong", **options: Any) -> Translator:
-    """Make a translator of a random model into texts of at most nine bytes. options: its settings."""
+    """Make a translator of a random model into at most nine bytes.
+
+    options: its settings.
+    """
     runtime = runtime_from_models([small_model(arch)], torch.device("cpu"))
     return Translator.from_runtime(runtime, **{**SHORT, **options})
 
@@ -133,6 +142,5 @@ def make_run(
 
 
 def warm_up(folder: Path) -> None:
-    """Compile the decode kernels where they are not on the disk yet: the program says so on stderr,
-    once."""
+    """Compile the decode kernels where the disk has none yet: the program says so once."""
     Translator.load(make_run(folder / "warm"), device="cpu").translate(["a"])

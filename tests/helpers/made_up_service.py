@@ -1,5 +1,8 @@
-"""An application whose engines are made up: what it says of a line is the line in capitals and a 0,
-whatever the direction; its engines may wait until they are let go on."""
+"""An application whose engines are made up.
+
+The translation of a line is the line in capitals and a 0, whatever the direction; its engines may
+wait until they are let go on.
+"""
 
 import threading
 import time
@@ -13,11 +16,7 @@ from made_up_engine import MadeUpEngine
 from starlette.testclient import TestClient
 
 from bytenmt.decoding.engine import Engine
-from bytenmt.decoding.glossary import Glossary, Term
 from bytenmt.decoding.interface import Request
-from bytenmt.decoding.kept_spans import KeepSpec
-from bytenmt.decoding.settings import Settings
-from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.judge import Judge
 from bytenmt.serve import server as server_module
 from bytenmt.serve.app import App
@@ -26,6 +25,10 @@ from bytenmt.serve.server import GracefulServer, listening, run
 from bytenmt.serve.service import DirectionWorkers, Service
 from bytenmt.serve.work_queue import Limits
 from bytenmt.serve.worker import Worker
+from bytenmt.translation.glossary import Glossary, Term
+from bytenmt.translation.kept_spans import KeepSpec
+from bytenmt.translation.settings import Settings
+from bytenmt.translation.translator import Translator
 
 SECONDS = 20.0  # until a test that waits fails
 
@@ -73,8 +76,10 @@ def made_up_app(
     suggestions: Any = None,
     access: Any = (),
 ) -> App:
-    """An application of these pairs. terms: of the server, from English into German; access: names
-    and origins."""
+    """An application of these pairs.
+
+    terms: of the server, from English into German; access: names and origins.
+    """
     own = {Direction("en", "de"): terms}
     models = {
         one: DirectionWorkers(*((gate or Gate()).worker(n, own.get(one, ())) for n in (1, 4)))
@@ -97,8 +102,7 @@ def wait_until(is_true: Callable[[], Any], what: str = "nothing came") -> None:
 
 @contextmanager
 def serving(app: App) -> Iterator[tuple[GracefulServer, tuple[str, int]]]:
-    """Run an application in a thread, and end it as SIGTERM does; yields the server and its
-    address."""
+    """Run an application in a thread, end it as SIGTERM does; yield the server and its address."""
     found: list[GracefulServer] = []
 
     class Noted(GracefulServer):
@@ -106,7 +110,8 @@ def serving(app: App) -> Iterator[tuple[GracefulServer, tuple[str, int]]]:
             await super().startup(sockets)
             found.append(self)
 
-    real, server_module.GracefulServer = server_module.GracefulServer, Noted  # type: ignore[misc]
+    real = server_module.GracefulServer
+    server_module.GracefulServer = Noted  # type: ignore[misc]
     listener = listening("127.0.0.1", 0)
     thread = threading.Thread(target=run, args=(app, listener), daemon=True)
     thread.start()

@@ -1,5 +1,4 @@
-"""Jobs of several processes, as torchrun would start them, for tests: forked from one that has
-imported all.
+"""Jobs of several processes, as torchrun starts them: forked from one that has imported all.
 
 Nothing here waits for ever: a job that has not ended in time is killed and fails its test.
 """
@@ -33,7 +32,7 @@ FORKSERVER.set_forkserver_preload(
         ),
         *(
             "bytenmt.evaluation.scores",
-            "bytenmt.decoding.translator",
+            "bytenmt.translation.translator",
             "bytenmt.decoding.cpu.engine",
         ),
         "bytenmt.checkpoints.metrics",
@@ -44,8 +43,9 @@ FORKSERVER.set_forkserver_preload(
 
 
 class Outcome(NamedTuple):
-    """The result of a process: the value its function returned, the exception it raised (including
-    SystemExit), or neither.
+    """The outcome of a process: the value its function returned, or the exception it raised.
+
+    The exception may be SystemExit; there may be neither.
     """
 
     value: Any = None
@@ -103,7 +103,8 @@ def _outcome(process: Any, pipe: Connection) -> Outcome:
     try:
         value, error = pipe.recv()
     except EOFError:  # it has ended without a word
-        value, error = None, None
+        value = None
+        error = None
     process.join(SECONDS)
     return Outcome(value, error, process.exitcode)
 
@@ -118,18 +119,21 @@ def _child(
     os.environ |= environment
     torch.set_num_threads(1)
     distributed.EXIT_DELAY = timedelta(0)  # only torchrun needs it
-    value, error = None, None
+    value = None
+    error = None
     try:
         with distributed.process_group(torch.device("cpu"), timedelta(seconds=timeout)) as group:
             value = function(group, *arguments)
     except BaseException as raised:
-        value, error = None, raised
+        value = None
+        error = raised
     pipe.send((value, error))
 
 
 def torchrun(log: Path, *arguments: str) -> int | None:
-    """Run torchrun's own program, which starts the processes, in a fork that has imported it; all
-    that it prints goes to a file. Returns the exit code.
+    """Run torchrun's own program in a fork that has imported it; return the exit code.
+
+    It starts the processes; all that it prints goes to a file.
     """
     process = FORKSERVER.Process(target=_torchrun, args=(log, ["--standalone", *arguments]))
     process.start()

@@ -1,5 +1,4 @@
-"""The CPU engine's interpreter as plain Python, with kernels in NumPy: references for the compiled
-code.
+"""The CPU engine's interpreter in plain Python with NumPy kernels: references.
 
 The kernels share no code with the compiled ones. Only models in float32 are supported. Kernels take
 addresses (int), as the compiled ones do.
@@ -23,7 +22,7 @@ from bytenmt.decoding.cpu import session
 from bytenmt.decoding.cpu.interpreter import run
 from bytenmt.decoding.cpu.kernels import attention, elementwise, gemm, instructions
 from bytenmt.decoding.cpu.kernels.instructions import SCORE_LIMIT
-from bytenmt.decoding.cpu.kernels.panels import PANEL
+from bytenmt.kernel_constants import PANEL
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -31,8 +30,7 @@ Array = npt.NDArray[np.float32]
 
 
 def as_python(function: Function, stand_ins: Mapping[Any, Callable[..., Any]]) -> Function:
-    """Return a plain Python version of a compiled function, which calls plain Python versions in
-    turn.
+    """Return a plain Python version of a compiled function, which calls plain versions in turn.
 
     stand_ins: maps compiled functions to Python functions that are called instead, for those that
     exist as machine code only or are too slow in Python.
@@ -116,19 +114,40 @@ def _write(address: int, i: int, x: float) -> None:
     c_float.from_address(int(address + 4 * i)).value = x
 
 
+def _exp_double(x: Any) -> Any:
+    return np.exp(2 * np.clip(x, -SCORE_LIMIT, SCORE_LIMIT))
+
+
+def _lstm_cell(c: Any, i: Any, f: Any, g: Any) -> Any:
+    return _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
+
+
 def _maxout(y: int, x: int, n: int) -> None:
     floats(y, n)[:] = floats(x, n, 2).max(axis=1)
 
 
 def _linear_panels(
-    x: int, x_stride: int, rows: int, w: int, n_in: int, y: int, y_stride: int, first: int, last: int,
-    precision: int, base: int, base_stride: int, scales: int, scratch: int,
-) -> None:  # fmt: skip
+    x: int,
+    x_stride: int,
+    rows: int,
+    w: int,
+    n_in: int,
+    y: int,
+    y_stride: int,
+    first: int,
+    last: int,
+    precision: int,
+    base: int,
+    base_stride: int,
+    scales: int,
+    scratch: int,
+) -> None:
     """Compute gemm.linear_panels for float32."""
     if rows == 0 or last == first:
         return
     panels = floats(w + 4 * first * n_in * PANEL, last - first, n_in, PANEL)
-    inputs, width = floats(x, rows, n_in, stride=x_stride), (last - first) * PANEL
+    inputs = floats(x, rows, n_in, stride=x_stride)
+    width = (last - first) * PANEL
     products = np.matmul(inputs, panels).swapaxes(0, 1).reshape(rows, width)
     if base:
         products += floats(base + 4 * first * PANEL, rows, width, stride=base_stride)
@@ -149,7 +168,7 @@ STAND_INS: dict[Any, Callable[..., Any]] = {
     elementwise.gru_take: _elementwise(lambda z, g, h: _sigmoid(z) * (np.tanh(g) - h) + h, 3),
     elementwise._exp_shifted: _elementwise(lambda x, shift: np.exp(x - shift)),
     elementwise._multiplicative_unit: _elementwise(_multiplicative, 5),
-    elementwise._lstm_cells: _elementwise(lambda c, i, f, g: _sigmoid(f) * c + _sigmoid(i) * np.tanh(g), 4),
+    elementwise._lstm_cells: _elementwise(_lstm_cell, 4),
     elementwise._lstm_outputs: _elementwise(lambda o, c: _sigmoid(o) * np.tanh(c), 2),
     elementwise._normalised: _elementwise(_normalised, 3),
     elementwise.row_sum: lambda x, n: floats(x, n).sum(),
@@ -160,7 +179,7 @@ STAND_INS: dict[Any, Callable[..., Any]] = {
     attention.additive_columns: _additive_dots,
     attention.add_weighted: _add,
     gemm.linear_panels: _linear_panels,
-    instructions.exp_double: _elementwise(lambda x: np.exp(2 * np.clip(x, -SCORE_LIMIT, SCORE_LIMIT))),
+    instructions.exp_double: _elementwise(_exp_double),
     instructions.copy: _elementwise(lambda x: x),
     instructions.zero: lambda y, n: floats(y, n).fill(0),
     instructions.fill: lambda y, n, value: floats(y, n).fill(value),
@@ -169,7 +188,7 @@ STAND_INS: dict[Any, Callable[..., Any]] = {
     instructions.store_float: _write,
     instructions.maxout: _maxout,
     instructions.prefetch_range: lambda x, n: None,
-}  # fmt: skip
+}
 
 
 @cache
@@ -184,7 +203,6 @@ def _run_in_numpy(*arguments: Any) -> None:
 
 @contextmanager
 def numpy_kernels() -> Iterator[None]:
-    """Context manager: the CPU engine and its readers run in Python with NumPy kernels, on one
-    thread."""
+    """Run the CPU engine and its scorers in Python with NumPy kernels, on one thread."""
     with mock.patch.object(session, "run", _run_in_numpy):
         yield

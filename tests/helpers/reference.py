@@ -19,7 +19,8 @@ Array = npt.NDArray[np.float64]
 Parameters = Mapping[str, Array]
 Options = Mapping[str, Any]
 
-BOS, EOS = 254, 255
+BOS = 254
+EOS = 255
 PER_BYTE = 15485907386658061715  # factor of the hash of a word
 
 
@@ -41,8 +42,9 @@ def affine(p: Parameters, name: str, x: Array) -> Array:
 def embedded(p: Parameters, options: Options, text: bytes) -> list[Array]:
     """The vector of each byte, and of the n-grams that end with it, added up."""
     found = []
-    for i, byte in enumerate(text):
-        x = p["embedding.weight"][byte]
+    vectors = [p["embedding.weight"][byte] for byte in text]
+    text = text.replace(b"\xc0", b"\xfe").replace(b"\xc1", b"\xfe")  # forms of address
+    for i, x in enumerate(vectors):
         for table, n in enumerate(options["ngrams"]):
             last = (bytes([BOS]) * 8 + text[: i + 1])[-n:]
             if options["ngram_case"] == "folded":
@@ -94,12 +96,14 @@ def gru(
     """One step; reset "before" or "after" the product; z can "keep" h or "take" the new.
 
     n_inside: the last inputs, whose share of g is reset as well, as in the decoder of Cho et al.
-    2014,
-    appendix: g = tanh(W e + r * (U h + C c)).
+    2014, appendix: g = tanh(W e + r * (U h + C c)).
     """
-    d, n = len(h), len(x) - n_inside
-    w, b = p[f"{name}.input.weight"], p[f"{name}.input.bias"]
-    u, u_g = p[f"{name}.gates.weight"], p[f"{name}.candidate.weight"]
+    d = len(h)
+    n = len(x) - n_inside
+    w = p[f"{name}.input.weight"]
+    b = p[f"{name}.input.bias"]
+    u = p[f"{name}.gates.weight"]
+    u_g = p[f"{name}.candidate.weight"]
     r = sigmoid(w[:d] @ x + u[:d] @ h + b[:d])
     z = sigmoid(w[d : 2 * d] @ x + u[d:] @ h + b[d : 2 * d])
     inside = w[2 * d :, n:] @ x[n:]
@@ -129,16 +133,17 @@ def depths(options: Options) -> tuple[int, int]:
 
 
 def top_to_top(states: list[Any], n_layers: int) -> list[Any]:
-    """The first states of so many layers: the uppermost ones; the lowest again where there are too
-    few."""
+    """The first states of so many layers: the uppermost, or the lowest again if too few."""
     while len(states) < n_layers:
         states = [states[0], *states]
     return states[len(states) - n_layers :]
 
 
 def seq2seq(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
-    d, n_layers = options["d_hidden"], depths(options)[1]
-    reset, own = options["gru_reset"], options["decoder_reset"]
+    d = options["d_hidden"]
+    n_layers = depths(options)[1]
+    reset = options["gru_reset"]
+    own = options["decoder_reset"]
     resets = [reset, reset if own == "shared" else own]
     every_step = options["context"] == "every_step"
 
@@ -178,12 +183,14 @@ def seq2seq(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
 
 
 def bahdanau(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
-    d, n = options["d_hidden"], len(source)
+    d = options["d_hidden"]
+    n = len(source)
     annotations = embedded(p, options, source)
     backwards = [np.zeros(d)] * n
     for layer in range(options["n_encoder_layers"] if options["source"] else 0):
         name = f"encoder.above.{layer - 1}" if layer else "encoder"
-        forwards, backwards = [np.zeros(d)] * n, [np.zeros(d)] * n
+        forwards = [np.zeros(d)] * n
+        backwards = [np.zeros(d)] * n
         h = np.zeros(d)
         for j in range(n):
             h = forwards[j] = gru(p, f"{name}.forwards", annotations[j], h, "before", "take")
@@ -195,7 +202,8 @@ def bahdanau(p: Parameters, options: Options, source: bytes, target: bytes) -> A
     s = np.zeros(d)
     if options["source"]:
         s = np.tanh(affine(p, "decoder.start", backwards[0] if n else np.zeros(d)))
-        w_a, u_a = p["decoder.score.query.weight"], p["encoder.keys.weight"]
+        w_a = p["decoder.score.query.weight"]
+        u_a = p["encoder.keys.weight"]
     logits = []
     for e in embedded(p, options, target):
         context = np.zeros(2 * d if options["source"] else 0)
@@ -213,64 +221,8 @@ def bahdanau(p: Parameters, options: Options, source: bytes, target: bytes) -> A
 
 def luong(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
     d = options["d_hidden"]
-    n_encoder, n_layers = depths(options)
-    hidden = [np.zeros(d) for _ in range(n_encoder)]
-    cell = [np.zeros(d) for _ in range(n_encoder)]
-    tops = []
-    for x in embedded(p, options, read_order(source, options)):
-        for layer in range(n_encoder):
-            hidden[layer], cell[layer] = lstm(p, f"encoder.{layer}", x, hidden[layer], cell[layer])
-            x = hidden[layer]
-        tops.append(x)
-    hidden, cell = top_to_top(hidden, n_layers), top_to_top(cell, n_layers)
-
-    if options["reverse_source"] and (
-        options["score"] == "location" or "local" in options["attention"]
-    ):
-        tops = [tops[j] for j in range(len(tops) - 2, -1, -1)] + tops[
-            -1:
-        ]  # as they stand in the text
-    if options["score"] == "location":
-        tops = tops[: options["n_locations"]]
-
-    def score(h: Array, top: Array) -> float:
-        if options["score"] == "dot":
-            return float(h @ top)
-        if options["score"] == "general":
-            return float(h @ (p["keys.weight"] @ top))
-        w_a = np.concatenate([p["decoder.score.query.weight"], p["keys.weight"]], axis=1)
-        return float(p["decoder.score.v"] @ np.tanh(w_a @ np.concatenate([h, top])))
-
-    def alignment(h: Array, t: int) -> dict[int, float]:
-        """Byte of the source -> its weight at step t; bytes that are not seen are left out."""
-        seen, centre, width = list(range(len(tops))), 0.0, options["attention_window"] or 50
-        if options["attention"] == "local-m":
-            centre = min(t, len(tops) - 1)
-        if options["attention"] == "local-p":
-            inner = np.tanh(p["decoder.position.hidden.weight"] @ h)
-            centre = len(tops) / (1 + exp(-float(p["decoder.position.v"] @ inner)))
-        if "local" in options["attention"]:
-            seen = [
-                s
-                for s in range(ceil(centre - width), floor(centre + width) + 1)
-                if 0 <= s < len(tops)
-            ]
-        if options["score"] == "location":
-            scores = [float(p["decoder.location.weight"][s] @ h) for s in seen]
-            if options["location_softmax"] == "twice":
-                scores = list(softmax(np.array(scores)))
-        else:
-            scores = [score(h, tops[s]) for s in seen]
-        sigma = width / 2
-        bell = [exp(-((s - centre) ** 2) / (2 * sigma**2)) for s in seen]
-        if options["gaussian"] == "inside":
-            scores = [scores[i] * bell[i] for i in range(len(seen))]
-        weights = softmax(np.array(scores))
-        after = options["gaussian"] == "after"
-        if after or (options["attention"] == "local-p" and options["gaussian"] == "auto"):
-            weights = weights * np.array(bell)
-        return {s: float(weight) for s, weight in zip(seen, weights, strict=True)}
-
+    n_layers = depths(options)[1]
+    tops, hidden, cell = luong_encoder(p, options, source)
     fed = np.zeros(d)
     logits = []
     for t, e in enumerate(embedded(p, options, target)):
@@ -284,11 +236,84 @@ def luong(p: Parameters, options: Options, source: bytes, target: bytes) -> Arra
             continue
         context = np.zeros(d)
         if tops:
-            for s, weight in alignment(x, t).items():
+            for s, weight in luong_alignment(p, options, tops, x, t).items():
                 context = context + weight * tops[s]
         fed = np.tanh(p["decoder.combine.weight"] @ np.concatenate([context, x]))
         logits.append(output(p, fed))
     return np.array(logits)
+
+
+def luong_encoder(
+    p: Parameters, options: Options, source: bytes
+) -> tuple[list[Array], list[Array], list[Array]]:
+    """The top states that can be attended to, in the order that counts, and the first h and c of
+    the decoder's layers."""
+    n_encoder, n_layers = depths(options)
+    hidden = [np.zeros(options["d_hidden"]) for _ in range(n_encoder)]
+    cell = [np.zeros(options["d_hidden"]) for _ in range(n_encoder)]
+    tops = []
+    for x in embedded(p, options, read_order(source, options)):
+        for layer in range(n_encoder):
+            hidden[layer], cell[layer] = lstm(p, f"encoder.{layer}", x, hidden[layer], cell[layer])
+            x = hidden[layer]
+        tops.append(x)
+    by_place = options["score"] == "location" or "local" in options["attention"]
+    if options["reverse_source"] and by_place:
+        tops = [*tops[-2::-1], *tops[-1:]]  # as they stand in the text, EOS last
+    if options["score"] == "location":
+        tops = tops[: options["n_locations"]]
+    return tops, top_to_top(hidden, n_layers), top_to_top(cell, n_layers)
+
+
+def luong_alignment(
+    p: Parameters, options: Options, tops: list[Array], h: Array, t: int
+) -> dict[int, float]:
+    """Byte of the source -> its weight at step t; bytes that are not seen are left out."""
+    width = options["attention_window"] or 50
+    centre = luong_centre(p, options, len(tops), h, t)
+    seen = list(range(len(tops)))
+    if "local" in options["attention"]:
+        seen = [s for s in seen if ceil(centre - width) <= s <= floor(centre + width)]
+    scores = luong_scores(p, options, tops, h, seen)
+    bell = np.array([exp(-((s - centre) ** 2) / (2 * (width / 2) ** 2)) for s in seen])
+    if options["gaussian"] == "inside":
+        scores = scores * bell
+    weights = softmax(scores)
+    is_after = options["attention"] == "local-p" and options["gaussian"] == "auto"
+    if is_after or options["gaussian"] == "after":
+        weights = weights * bell
+    return {s: float(weight) for s, weight in zip(seen, weights, strict=True)}
+
+
+def luong_centre(p: Parameters, options: Options, n_columns: int, h: Array, t: int) -> float:
+    """The centre of the window at step t, if there is one."""
+    if options["attention"] == "local-m":
+        return min(t, n_columns - 1)
+    if options["attention"] == "local-p":
+        inner = np.tanh(p["decoder.position.hidden.weight"] @ h)
+        return n_columns / (1 + exp(-float(p["decoder.position.v"] @ inner)))
+    return 0.0
+
+
+def luong_scores(
+    p: Parameters, options: Options, tops: list[Array], h: Array, seen: list[int]
+) -> Array:
+    """The score of each byte that is seen."""
+    if options["score"] != "location":
+        return np.array([luong_score(p, options, h, tops[s]) for s in seen])
+    scores = np.array([float(p["decoder.location.weight"][s] @ h) for s in seen])
+    if options["location_softmax"] == "twice":
+        return softmax(scores)
+    return scores
+
+
+def luong_score(p: Parameters, options: Options, h: Array, top: Array) -> float:
+    if options["score"] == "dot":
+        return float(h @ top)
+    if options["score"] == "general":
+        return float(h @ (p["keys.weight"] @ top))
+    w_a = np.concatenate([p["decoder.score.query.weight"], p["keys.weight"]], axis=1)
+    return float(p["decoder.score.v"] @ np.tanh(w_a @ np.concatenate([h, top])))
 
 
 # ---- convolutional models
@@ -318,10 +343,11 @@ def taps(weight: Array, bias: Array, columns: list[Array], offsets: list[int]) -
 
 
 def multiplicative_unit(h: Array, maps: Array) -> Array:
-    """The unit of h, of whose four maps g1, g2, g3, u stand behind each other, before their
-    functions."""
+    """The unit of h, whose four maps g1, g2, g3, u are concatenated, before their functions."""
     d = len(h)
-    g1, g2, g3 = sigmoid(maps[:d]), sigmoid(maps[d : 2 * d]), sigmoid(maps[2 * d : 3 * d])
+    g1 = sigmoid(maps[:d])
+    g2 = sigmoid(maps[d : 2 * d])
+    g3 = sigmoid(maps[2 * d : 3 * d])
     return g1 * np.tanh(g2 * h + g3 * np.tanh(maps[3 * d :]))
 
 
@@ -345,7 +371,8 @@ def bytenet_stack(
             offsets = [-(k - 1 - j) * r for j in range(k)]
         else:
             offsets = [j * r - (k - 1) * r // 2 for j in range(k)]
-        weight, bias = p[f"{at}.convolution.plain"], p[f"{at}.convolution.bias"]
+        weight = p[f"{at}.convolution.plain"]
+        bias = p[f"{at}.convolution.bias"]
         mixed = taps(weight, bias, inner, offsets)
         if unit:
             for i, x in enumerate(columns):
@@ -363,7 +390,8 @@ def bytenet_stack(
 def gru_stack(p: Parameters, options: Options, side: str, columns: list[Array]) -> list[Array]:
     """Gated recurrent units in place of the blocks, each layer from a state of zero."""
     for layer in range(options[f"n_{side}_sets"] or options["n_sets"]):
-        h, states = np.zeros(2 * options["d_channels"]), []
+        h = np.zeros(2 * options["d_channels"])
+        states = []
         for x in columns:
             h = gru(p, f"{side}.layers.{layer}", x, h, "before", "keep")
             states.append(h)
@@ -375,7 +403,8 @@ def bytenet(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
     d = options["d_channels"]
     n_columns = 0
     if source:
-        a, b = Fraction(str(options["unfolding_factor"])), options["unfolding_offset"]
+        a = Fraction(str(options["unfolding_factor"]))
+        b = options["unfolding_offset"]
         n_columns = ceil(a * len(source) + b)
     visible = source + bytes([EOS]) * (n_columns - len(source))
     columns = [affine(p, "encoder.input", e) for e in embedded(p, options, visible)]
@@ -401,10 +430,11 @@ def bytenet(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
 
 
 def normed(p: Parameters, name: str) -> Array:
-    """g v / |v|, the length taken over all that feeds one output channel; or the weight as it is."""
+    """g v / |v|, the length over all that feeds one output channel; or the weight as it is."""
     if f"{name}.v" not in p:
         return p[name]
-    v, g = p[f"{name}.v"], p[f"{name}.g"]
+    v = p[f"{name}.v"]
+    g = p[f"{name}.g"]
     return np.array([g[i] * v[i] / sqrt(float((v[i] * v[i]).sum())) for i in range(len(v))])
 
 
@@ -420,7 +450,8 @@ def kernel(p: Parameters, at: str) -> Array:
 
 def gated(p: Parameters, at: str, columns: list[Array], offsets: list[int]) -> list[Array]:
     """GLU(conv): the first half of the channels, gated by the second."""
-    weight, bias = kernel(p, at), p[f"{at}.convolution.bias"]
+    weight = kernel(p, at)
+    bias = p[f"{at}.convolution.bias"]
     half = len(bias) // 2
     mixed = taps(weight, bias, columns, offsets)
     return [h[:half] * sigmoid(h[half:]) for h in mixed]
@@ -438,7 +469,8 @@ def place(p: Parameters, options: Options, name: str, i: int) -> Array | float:
         return 0.0
     if options["positions"] == "learned":
         return p[name][i] if i < n else p[name][-1]
-    i, d = min(i, n - 1), options["d_embedding"]
+    i = min(i, n - 1)
+    d = options["d_embedding"]
     wave = np.zeros(d)
     for channel in range(d):
         angle = i / 10000 ** ((channel - channel % 2) / d)
@@ -457,7 +489,8 @@ def tanh_stack(
     """A stack of Gehring et al. 2016: y = tanh(conv(y) + y)."""
     y = [normed_affine(p, f"{at}.input", x) if f"{at}.input.bias" in p else x for x in e]
     for layer, (_, k) in enumerate(layers):
-        name, r = f"{at}.layers.{layer}", spread[layer]
+        name = f"{at}.layers.{layer}"
+        r = spread[layer]
         offsets = [j * r - (k - 1) * r // 2 for j in range(k)]
         mixed = taps(kernel(p, name), p[f"{name}.convolution.bias"], y, offsets)
         y = [np.tanh(a + carried(p, name, b)) for a, b in zip(mixed, y, strict=True)]
@@ -486,7 +519,8 @@ def convs2s_encoder(
         return keys, tanh_stack(p, "encoder.values", layers, [1] * len(layers), e)
     z = [normed_affine(p, "encoder.input", x) for x in e]
     for layer, (_, k) in enumerate(options["encoder_layers"]):
-        at, r = f"encoder.layers.{layer}", dilations(options, "encoder")[layer]
+        at = f"encoder.layers.{layer}"
+        r = dilations(options, "encoder")[layer]
         h = gated(p, at, z, [j * r - (k - 1) * r // 2 for j in range(k)])
         z = [(a + carried(p, at, b)) * sqrt(0.5) for a, b in zip(h, z, strict=True)]
     z = [normed_affine(p, "encoder.output", x) for x in z]
@@ -494,7 +528,8 @@ def convs2s_encoder(
 
 
 def convs2s(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
-    half, m = sqrt(0.5), len(source)
+    half = sqrt(0.5)
+    m = len(source)
     where = "encoder.positions.weight"
     e = [x + place(p, options, where, j) for j, x in enumerate(embedded(p, options, source))]
     keys, values = convs2s_encoder(p, options, e) if options["source"] and m else ([], [])
@@ -503,7 +538,8 @@ def convs2s(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
     g = [x + place(p, options, where, i) for i, x in enumerate(embedded(p, options, target))]
     x = [normed_affine(p, "decoder.input", column) for column in g]
     for layer, (_, k) in enumerate(options["decoder_layers"]):
-        at, r = f"decoder.layers.{layer}", dilations(options, "decoder")[layer]
+        at = f"decoder.layers.{layer}"
+        r = dilations(options, "decoder")[layer]
         attends = not options["attention_layers"] or layer + 1 in options["attention_layers"]
         h = gated(p, at, x, [(j - (k - 1)) * r for j in range(k)])
         after = []
@@ -536,8 +572,7 @@ def gelu(x: Array) -> Array:
 
 
 def turned(x: Array, position: int) -> Array:
-    """Su et al. 2021, eq. 34: channels i and i + e / 2 as a complex number, times exp(sqrt(-1)
-    angle)."""
+    """Su et al. 2021, eq. 34: channels i and i + e / 2 as a complex number, times exp(i angle)."""
     half = len(x) // 2
     angles = position * 10_000.0 ** (-np.arange(half) / half)
     z = (x[:half] + 1j * x[half:]) * np.exp(1j * angles)
@@ -545,7 +580,8 @@ def turned(x: Array, position: int) -> Array:
 
 
 def multi_head(query: Array, keys: list[Array], values: list[Array], n_heads: int) -> Array:
-    e, found = len(query) // n_heads, []
+    e = len(query) // n_heads
+    found = []
     for head in range(n_heads):
         at = slice(head * e, (head + 1) * e)
         weights = softmax(np.array([query[at] @ key[at] for key in keys]) / sqrt(e))
@@ -567,7 +603,8 @@ def self_attention(
     found = []
     for i in range(len(x)):
         seen = range(len(x)) if window is None else range(max(0, i - window + 1), i + 1)
-        keys, values = [rotated(1, j) for j in seen], [qkv[j][2 * d :] for j in seen]
+        keys = [rotated(1, j) for j in seen]
+        values = [qkv[j][2 * d :] for j in seen]
         found.append(affine(p, f"{at}.output", multi_head(rotated(0, i), keys, values, n_heads)))
     return found
 
@@ -579,7 +616,8 @@ def fed_forward(p: Parameters, at: str, x: Array) -> Array:
 
 
 def transformer(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
-    n_heads, (n_encoder, n_decoder) = options["n_heads"], depths(options)
+    n_heads = options["n_heads"]
+    (n_encoder, n_decoder) = depths(options)
     memory = []
     if options["source"] and source:
         x = [affine(p, "encoder.input", e) for e in embedded(p, options, source)]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from made_up import NO_SENTINELS, Distribution, Sentinels
 
-from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.interface import Request, SearchOptions
 from bytenmt.utf8 import EOS
 
 WORD = (1 << 64) - 1
@@ -33,19 +33,22 @@ def naive_uniform(seed: int, number: int, text: int, step: int) -> float:
     return float(splitmix(x)() >> 40) / 2**24
 
 
-def naive_draw(log_p: np.ndarray, u: float, options: Options) -> int:
+def naive_draw(log_p: np.ndarray, u: float, options: SearchOptions) -> int:
     """log_p (256,): -inf where not allowed."""
     scaled = log_p / options.temperature
     ranked = [int(byte) for byte in np.argsort(-scaled, kind="stable") if scaled[byte] > -np.inf]
     if options.top_k:
         ranked = ranked[: options.top_k]
     weights = {byte: np.exp(scaled[byte] - scaled[ranked[0]]) for byte in ranked}
-    total, taken, n_kept = sum(weights.values()), 0.0, 0
+    total = sum(weights.values())
+    taken = 0.0
+    n_kept = 0
     while n_kept < len(ranked) and (n_kept == 0 or taken / total < options.top_p):
         taken += weights[ranked[n_kept]]
         n_kept += 1
     kept = sorted(ranked[:n_kept])
-    share, running = u * sum(weights[byte] for byte in kept), 0.0
+    share = u * sum(weights[byte] for byte in kept)
+    running = 0.0
     for byte in kept:
         running += weights[byte]
         if running > share:
@@ -57,14 +60,16 @@ def naive_text(
     log_p: Distribution,
     request: Request,
     text: int,
-    options: Options,
+    options: SearchOptions,
     rule: Sentinels = NO_SENTINELS,
 ) -> tuple[bytes, float]:
     """One sampled text and its log-probability."""
-    made, total = b"", 0.0
+    made = b""
+    total = 0.0
     limit = max(request.limit, len(request.prefix) + len(rule.bytes))
     while True:
-        row, masked = log_p(made), np.full(256, -np.inf)
+        row = log_p(made)
+        masked = np.full(256, -np.inf)
         for byte, value in rule.rankings(
             made, row, limit, request.prefix, options.no_repeat_ngram_size
         ).items():

@@ -12,7 +12,7 @@ from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.checkpoints.checkpoint import load_checkpoint
 from bytenmt.checkpoints.weights import METRICS
 from bytenmt.config.schema import Config, load_config
-from bytenmt.data.corpus import PairFiles
+from bytenmt.data.pair_files import PairFiles
 
 CPU = torch.device("cpu")
 SMALL: dict[str, list[str]] = {
@@ -26,9 +26,11 @@ SMALL: dict[str, list[str]] = {
 
 
 def config(arch: str, *settings: str) -> Config:
-    """A model of a few thousand weights, with dropout, so that random states matter; validated by
-    its bits alone, because a decoded line, whose end a model has not learnt, costs more than ten
-    updates."""
+    """A model of a few thousand weights, with dropout, so that random states matter.
+
+    It is validated by its bits alone: a decoded line, whose end a model has not learnt, costs more
+    than ten updates.
+    """
     common = ["model.d_embedding=8", "model.dropout=0.2", "train.max_tokens=200"]
     common += [
         "train.valid_lines=0",

@@ -24,8 +24,7 @@ def imports(path: Path) -> set[str]:
 
 
 def module_imports(path: Path) -> set[str]:
-    """Return those of `imports` that are executed on import: not in functions, nor for type
-    checkers."""
+    """Return the `imports` that are executed on import: not in functions, nor for type checkers."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in tree.body:
         inside = [
@@ -56,8 +55,7 @@ def _names(node: ast.AST) -> list[str]:
 
 @cache
 def resolve(name: str) -> str:
-    """bytenmt.architectures.base.Model -> "architectures.base": the longest part that is a file or
-    folder."""
+    """Return the longest part that is a file or folder: bytenmt.utf8.decode -> "utf8"."""
     parts = name.split(".")[1:]
     while parts and not (
         (PACKAGE.joinpath(*parts)).is_dir() or PACKAGE.joinpath(*parts).with_suffix(".py").is_file()

@@ -1,4 +1,4 @@
-"""Small models with the options of the architectures: each at least once, and all of the equations."""
+"""Small models with the options of the architectures: each option at least once."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,11 @@ Variant = dict[str, Any]
 
 
 def read_variants(table: str, known: Mapping[str, Variant] = {}) -> dict[str, Variant]:
-    """Return the variants of a table, a line each: its name, an architecture or a variant above or
-    in `known`, and what differs from that. A value is JSON, or a word."""
+    """Return the variants of a table, a line each.
+
+    A line has its name, an architecture or a variant above or in `known`, and what differs from
+    that. A value is JSON, or a word.
+    """
     found: dict[str, Variant] = {}
     for line in table.strip().splitlines():
         name, base, *settings = line.split()
@@ -38,7 +41,8 @@ bytenet bytenet d_embedding=5 d_channels=7 n_sets=2 dilations=[1,2]
 bytenet-short bytenet d_channels=6 n_sets=1 dilations=[1,3] kernel_width=2 unfolding_factor=0.6 \
     unfolding_offset=1
 convs2s convs2s d_embedding=5 encoder_layers=[[6,3],[6,3]] decoder_layers=[[6,3],[6,4]]
-convs2s-uneven convs2s encoder_layers=[[4,2],[7,4],[7,1]] decoder_layers=[[4,3],[7,2],[6,1]] n_positions=6
+convs2s-uneven convs2s encoder_layers=[[4,2],[7,4],[7,1]] decoder_layers=[[4,3],[7,2],[6,1]] \
+    n_positions=6
 bytenet-add bytenet stacking=add n_encoder_sets=1 encoder_dilations=[2,1,3] unfolding_factor=0.8
 luong-location luong d_hidden=6 n_layers=1 score=location n_locations=6 reverse_source=true
 luong-twice luong d_hidden=6 n_layers=1 score=location n_locations=40 location_softmax=twice
@@ -64,7 +68,8 @@ convs2s-pooling convs2s encoder_layers=[] encoder=pooling pooling_width=4
 convs2s-conv convs2s encoder=conv value_layers=[[5,2]] encoder_dilations=[1,2]
 convs2s-conv-wider convs2s-uneven encoder=conv value_layers=[[5,3],[8,3]] attention_scaling=none
 transformer transformer d_embedding=5 d_model=8 n_heads=2 n_layers=2 window=4
-transformer-uneven transformer d_model=6 n_heads=3 window=3 d_ff=5 n_encoder_layers=1 n_decoder_layers=3
+transformer-uneven transformer d_model=6 n_heads=3 window=3 d_ff=5 n_encoder_layers=1 \
+    n_decoder_layers=3
 transformer-ngrams transformer n_layers=1 ngrams=[2,3,6] ngram_rows=16
 bahdanau-deep-encoder bahdanau n_encoder_layers=3
 """)
@@ -97,8 +102,8 @@ seq2seq-cho-deep seq2seq-cho n_encoder_layers=3 n_decoder_layers=2 gru_reset=aft
 luong-deep luong d_hidden=6 n_layers=1 n_decoder_layers=3
 luong-concat-inside luong-local-p score=concat attention_window=5 gaussian=inside
 luong-dot-inside luong-local-p score=dot attention_window=5 gaussian=inside
-luong-places-in-a-window luong-location attention=local-m attention_window=3 gaussian=after n_locations=9 \
-    location_softmax=twice
+luong-places-in-a-window luong-location attention=local-m attention_window=3 gaussian=after \
+    n_locations=9 location_softmax=twice
 bytenet-wide bytenet d_embedding=33 d_channels=65 n_sets=1 dilations=[1,2,4]
 convs2s-pooling-wide convs2s-pooling d_embedding=37 pooling_width=5
 seq2seq-wide seq2seq d_embedding=64 d_hidden=128 gru_reset=after
@@ -143,7 +148,8 @@ OPTIONS |= read_variants(
     """
 luong-location-once luong d_hidden=6 score=location n_locations=5 input_feeding=false
 luong-location-twice luong d_hidden=6 score=location n_locations=5 location_softmax=twice
-luong-location-twice-inside luong-location-twice attention=local-p gaussian=inside attention_window=3
+luong-location-twice-inside luong-location-twice attention=local-p gaussian=inside \
+    attention_window=3
 luong-default-window luong d_hidden=6 attention=local-p
 luong-off-reversed luong-default-window attention=off input_feeding=false reverse_source=true \
     n_decoder_layers=3
@@ -165,7 +171,8 @@ convs2s-no-positions convs2s n_positions=0
 convs2s-one-position convs2s n_positions=1
 convs2s-positions-off convs2s positions=off
 convs2s-many-waves convs2s-waves n_positions=50
-convs2s-pooling-plain convs2s-pooling pooling_width=5 weight_norm=false attention_scaling=none positions=off
+convs2s-pooling-plain convs2s-pooling pooling_width=5 weight_norm=false attention_scaling=none \
+    positions=off
 convs2s-conv-plain convs2s-conv-wider weight_norm=false
 convs2s-wide-kernels convs2s encoder_layers=[[4,6],[4,5]]
 """,

@@ -8,7 +8,7 @@ import torch
 from fast_variants import MAIN, by_variant
 from invariants import AnyModel, make
 
-from bytenmt.decoding.pytorch.reader import TorchReader, score_bytes
+from bytenmt.decoding.pytorch.scorer import TorchScorer, score_bytes
 from bytenmt.language.summary import PredictionSummary
 from bytenmt.language.surprisal import Surprisal, stream_surprisal
 
@@ -20,12 +20,12 @@ def some_text(n: int, seed: int = 0) -> bytes:
     return np.random.default_rng(seed).integers(0, 256, n, np.uint8).tobytes()
 
 
-def reader(model: AnyModel) -> TorchReader:
-    return TorchReader([model], CPU)
+def scorer(model: AnyModel) -> TorchScorer:
+    return TorchScorer([model], CPU)
 
 
 def bits_of(model: AnyModel, chunk: int, *pieces: bytes) -> np.ndarray:
-    return Surprisal.concatenate(list(stream_surprisal(reader(model), pieces, chunk))).bits
+    return Surprisal.concatenate(list(stream_surprisal(scorer(model), pieces, chunk))).bits
 
 
 @by_variant("name", sorted(MAIN))
@@ -59,7 +59,7 @@ def test_a_stream_is_read_as_it_is_predicted() -> None:
 
     for name in sorted(MAIN):
         read = 0
-        found = stream_surprisal(reader(make(name)), endless(), 20)
+        found = stream_surprisal(scorer(make(name)), endless(), 20)
         for n in range(1, 5):
             assert len(next(found).data) == 20
             assert read == 20 * n

@@ -1,4 +1,4 @@
-"""LibreTranslate's API as its clients use it, over made-up engines: a line comes back in capitals."""
+"""LibreTranslate's API as its clients use it, over made-up engines that answer in capitals."""
 
 import gzip
 import json
@@ -10,12 +10,13 @@ import pytest
 from made_up_service import client, made_up_app
 from starlette.testclient import TestClient
 
-from bytenmt.decoding.glossary import Term
 from bytenmt.serve.server import ProxyHeaders
 from bytenmt.serve.work_queue import Limits
+from bytenmt.translation.glossary import Term
 
 HELLO = {"q": "hello", "source": "en", "target": "de"}
-JSON, FORM = "application/json", "application/x-www-form-urlencoded"
+JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
 SSE = {"accept": "text/event-stream"}
 KEPT = "[X7X] of {name} <b>at</b> https://a.b/c %1$s x@y.org"
 
@@ -313,7 +314,8 @@ def test_what_clients_ask_first() -> None:
 
 def test_the_page_asks_nobody_else() -> None:
     with client() as asked:
-        page, script = asked.get("/"), asked.get("/page/script.js")
+        page = asked.get("/")
+        script = asked.get("/page/script.js")
         assert asked.get("/page/style.css").status_code == script.status_code == 200
         assert asked.get("/page/../app.py").status_code == asked.get("/page/").status_code == 404
     policy = page.headers["content-security-policy"]
@@ -331,7 +333,7 @@ def test_the_page_asks_nobody_else() -> None:
 
 
 def test_metrics_and_a_failure_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """The log has neither texts nor what is inside of an error's answer, tokens or names of files."""
+    """The log has neither texts nor what an error's answer hides, nor tokens or file names."""
     caplog.set_level("INFO", "bytenmt.serve")
     app = made_up_app("en-de", keys=["secret"])
     with TestClient(app.asgi()) as asked:

@@ -1,5 +1,4 @@
-"""Documents are read in child processes: no file holds up the server, whatever it makes its reader
-do.
+"""Documents are read in child processes: no file holds up the server.
 
 Nothing here is timed: a child that is held up waits for a file, which a test writes when it has
 seen that the others go on.
@@ -43,8 +42,7 @@ def source(name: str) -> list[DocumentSource]:
 
 
 def test_a_document_is_read_and_written() -> None:
-    """Several at once, as in this process; one that is refused says why, with a name that tells
-    nothing."""
+    """Several at once, as in this process; a refusal says why without the file's name."""
 
     async def ask(pool: DocumentPool) -> None:
         pages = [

@@ -17,7 +17,7 @@ LIMITS = Limits(characters=100, queue=8)
 
 
 def test_a_client_has_a_share_of_the_queue() -> None:
-    """A share of the requests and of their characters; nothing is kept of clients that have gone."""
+    """A share of the requests and of their characters; nothing is kept of clients that left."""
     queue = WorkQueue(LIMITS)
     with queue.admitted("alice", 1), queue.admitted("alice", 1):
         with (
@@ -28,7 +28,7 @@ def test_a_client_has_a_share_of_the_queue() -> None:
         assert (refused.value.status, refused.value.retry_after) == (429, 1)
         with queue.admitted("bob", 1):
             assert (queue.n_requests, queue.n_characters) == (3, 3)
-    share = work_queue.LONGEST_REQUESTS * LIMITS.characters // work_queue.CLIENT_SHARE
+    share = work_queue.MAX_LONGEST_REQUESTS * LIMITS.characters // work_queue.N_CLIENT_SHARES
     with queue.admitted("alice", share):
         with pytest.raises(Refusal, match="of this client"), queue.admitted("alice", 1):
             pass
@@ -120,7 +120,8 @@ def test_keys() -> None:
 
 
 LOOPBACK = ["localhost", "*.localhost", "127.0.0.1", "[::1]"]
-OWN, FOREIGN = "http://localhost:5000", "https://elsewhere.example"
+OWN = "http://localhost:5000"
+FOREIGN = "https://elsewhere.example"
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_names_of_the_server(
 
 @pytest.mark.parametrize("allowed", [(), (FOREIGN,), ("*",)])
 def test_pages_of_other_sites(allowed: tuple[str, ...]) -> None:
-    """They change nothing and read nothing, unless their site is allowed; programs send no Origin."""
+    """They change and read nothing, unless their site is allowed; programs send no Origin."""
     with client(access=(LOOPBACK, allowed)) as asked:
         host = {"host": "localhost:5000"}
 
@@ -187,7 +188,8 @@ def test_one_client_does_not_shut_out_others() -> None:
     app = made_up_app(limits=Limits(queue=4))
     file = {"data": HELLO, "files": {"file": ("a.txt", b"x")}}
     asgi = app.asgi()
-    service, ip = app.service, "1.1.1.1"
+    service = app.service
+    ip = "1.1.1.1"
     with (
         TestClient(asgi, client=(ip, 1)) as alice,
         service.queue.admitted(ip, 1),

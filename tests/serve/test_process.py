@@ -41,7 +41,7 @@ def answer_to(address: tuple[str, int], *parts: bytes) -> bytes:
 
 @pytest.mark.parametrize("is_split", [False, True])
 def test_fields_after_the_body_are_no_headers(is_split: bool) -> None:
-    """Neither the client's address nor a key is believed there, where all comes in one piece, too."""
+    """Neither the client's address nor a key is taken from there, even if all comes at once."""
     app = made_up_app("en-de", keys=["secret"])
     head = POST + b"connection: close\r\ntransfer-encoding: chunked\r\n\r\n"
     body = b"1b\r\nq=hello&source=en&target=de\r\n0\r\n"
@@ -88,7 +88,7 @@ def test_it_ends_when_it_has_answered(is_forced: bool, caplog: pytest.LogCapture
     gate.open.set()
     assert [b" 503 " in one for one in answers] == [is_forced, False]
     assert all(
-        (b'{"error":"the server is about to end"}' if is_forced else b"A0") in one
+        (b'{"error":"the server is shutting down"}' if is_forced else b"A0") in one
         for one in answers
     )
     assert (b"event: error" in answers[1]) == is_forced and "Exception" not in caplog.text
@@ -144,8 +144,7 @@ def in_flight(server: ServerProcess) -> int:
 
 
 def test_every_option_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Environment variables have the effect of options, which take precedence; an unknown one is an
-    error."""
+    """Environment variables have the effect of options, which win; an unknown one is an error."""
     command = main.get_command(None, "serve")  # type: ignore[arg-type]
     assert command is not None
     values = "MAX_QUEUE=7", "MODELS=en-de=a de-en=b", "BEAM=3", "REVERSE=true", "KEEP=urls"
@@ -157,9 +156,7 @@ def test_every_option_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["reverse"] is True and found["keep"] == ""
     monkeypatch.setenv("BYTENMT_SERVE_API_KEY", "secret")
     result = invoke("serve")
-    assert (
-        result.exit_code == 2 and "BYTENMT_SERVE_API_KEY is no variable of serve" in result.stderr
-    )
+    assert result.exit_code == 2 and "serve has no variable BYTENMT_SERVE_API_KEY" in result.stderr
 
 
 def test_what_cannot_be_served_is_one_line(
@@ -167,7 +164,8 @@ def test_what_cannot_be_served_is_one_line(
 ) -> None:
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr("bytenmt.serve.server.run", lambda *_: pytest.fail("it serves"))
-    empty, pair = tmp_path / "keys", f"ko-en={run}"
+    empty = tmp_path / "keys"
+    pair = f"ko-en={run}"
     empty.write_text("# none\n\n")
     text = make_run(tmp_path / "text", settings=("model.source=false",))
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from made_up_service import SECONDS, Gate
 
-from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.judge import Judge
 from bytenmt.serve.worker import TranslationJob, Worker
+from bytenmt.translation.translator import Translator
 
 
 def job(*lines: str, **more: Any) -> TranslationJob:
@@ -37,7 +37,8 @@ def test_what_comes_while_others_are_decoded_joins_their_batch() -> None:
 def test_equal_lines_are_asked_once_and_empty_ones_never() -> None:
     gate = Gate()
     worker = gate.worker()
-    one, nothing = job("a", "", "a", "b"), job()
+    one = job("a", "", "a", "b")
+    nothing = job()
     worker.submit(one)
     worker.submit(nothing)
     assert texts(one) == [["A0"], [""], ["A0"], ["B0"]] and texts(nothing) == []
@@ -50,8 +51,10 @@ def test_equal_lines_are_asked_once_and_empty_ones_never() -> None:
 
 
 def test_what_goes_wrong_ends_the_lines_that_it_meets() -> None:
-    """And no others: the next ones have a new engine. A client's callback that fails is such a
-    wrong, too."""
+    """Other lines are not touched: they have a new engine.
+
+    A client's callback that fails is such an error, too.
+    """
     gate = Gate()
     worker = gate.worker()
 

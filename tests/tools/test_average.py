@@ -8,8 +8,8 @@ import pytest
 from made_up_engine import make_run, small_config, small_model
 
 from bytenmt.checkpoints.checkpoint import model_tensors, save_checkpoint
+from bytenmt.checkpoints.facts import Facts
 from bytenmt.checkpoints.weights import read_run
-from bytenmt.config.facts import Facts
 from bytenmt.errors import CheckpointError
 from tools.average import average, main
 
@@ -17,9 +17,11 @@ from tools.average import average, main
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
     """Copies of three checkpoints of a run."""
-    run, copies = make_run(tmp_path / "run", "bytenet"), []
+    run = make_run(tmp_path / "run", "bytenet")
+    copies = []
     for update in (70, 80, 90):
-        model, config = small_model("bytenet", update).float(), small_config("bytenet")
+        model = small_model("bytenet", update).float()
+        config = small_config("bytenet")
         save_checkpoint(run, update, model_tensors(model), {}, config, Facts(pairs=1), best=True)
         copies.append(
             Path(shutil.copy(run / "last.safetensors", tmp_path / f"{update}.safetensors"))
@@ -29,9 +31,9 @@ def files(tmp_path: Path) -> list[Path]:
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_the_mean_of_checkpoints(files: list[Path], n: int) -> None:
-    """Sums are float64 and rounded once; files may come in any order, and a run is its best
-    weights."""
-    run, updates = files[0].parent / "run", [70, 80, 90][-n:]
+    """Sums are float64 and rounded once; files may come in any order; a run is its best weights."""
+    run = files[0].parent / "run"
+    updates = [70, 80, 90][-n:]
     expected = [read_run(path)[1].arrays for path in files[-n:]]
     for number, paths in enumerate((files[-n:][::-1], [*files[-n:-1], run])):
         output = run.parent / f"mean{number}.safetensors"

@@ -1,5 +1,4 @@
-"""Benchmarks: the program for a GPU is green on a CPU; what a step reads, and sentences without
-end."""
+"""Benchmarks: the GPU program is green on a CPU; bytes of a step; sentences without end."""
 
 import json
 import os

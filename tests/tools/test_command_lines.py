@@ -18,7 +18,8 @@ def test_a_tool_tells_its_usage_from_elsewhere(
     tool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A tool that imports from the checkout puts it before what is installed."""
-    text, n_up = tool.read_text(encoding="utf-8"), len(tool.relative_to(ROOT).parts) - 1
+    text = tool.read_text(encoding="utf-8")
+    n_up = len(tool.relative_to(ROOT).parts) - 1
     own = re.search(r"^from (?:bytenmt|tools)\b", text, re.MULTILINE)
     first = f"\n    sys.path[0] = str(Path(__file__).resolve().parents[{n_up}])"
     assert own is None or first in text[: own.start()]

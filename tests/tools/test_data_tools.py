@@ -1,5 +1,4 @@
-"""Corpora from addresses and folders, words found in parallel text, the figures of a model, the
-sample."""
+"""Corpora from addresses and folders, words of parallel text, figures of models, the sample."""
 
 import gzip
 import random
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from tools import get_data, score_model, word_pairs
+from tools.results import training_text
 from tools.sample import make
 
 TEXT = bytes(range(256)) * 10
@@ -62,7 +62,9 @@ LEXICON = {
 
 
 def text(n: int = 300) -> tuple[list[str], list[str]]:
-    draw, sources, targets = random.Random(1), [], []
+    draw = random.Random(1)
+    sources = []
+    targets = []
     for _ in range(n):
         words = draw.sample(list(LEXICON), 3)
         first = words[0].capitalize()
@@ -150,3 +152,17 @@ def test_the_sample_is_what_its_generator_writes(tmp_path: Path) -> None:
     assert names == {path.name for path in data.iterdir()} - {"README.md", "models"}
     for name in names:
         assert (tmp_path / name).read_bytes() == (data / name).read_bytes(), name
+
+
+def test_lines_are_grouped_by_their_rarest_training_word(tmp_path: Path) -> None:
+    (tmp_path / "train.en").write_text("a dog\n" * 60 + "a Cat\n" * 3, encoding="utf-8")
+    counts = training_text.count_words([tmp_path / "train.en"])
+    assert counts == {"a": 63, "dog": 60, "cat": 3}
+    assert training_text.rarest_count("A dog, a cat!", counts) == 3
+    assert training_text.rarest_count("12 + 3", counts) is None
+    sources = ["a dog"] * 10 + ["a cat"] * 10 + ["a bird"] * 9
+    wrong = ["?"] * 10 + ["a cat"] * 10 + ["?"] * 9
+    assert training_text.chrf_by_rarity(sources, wrong, sources, counts) == {
+        "1 to 5": {"lines": 10, "chrf": pytest.approx(100)},
+        "51 to 1,000": {"lines": 10, "chrf": 0},
+    }

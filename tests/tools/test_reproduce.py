@@ -1,5 +1,4 @@
-"""A table made again: trained, stopped and gone on with, decoded, scored; rows that were not run
-are told."""
+"""A table made again: trained, stopped, resumed, decoded, scored; missing rows are named."""
 
 import argparse
 import json
@@ -70,9 +69,10 @@ def test_rows_are_trained_scored_and_told(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """An ensemble's members are done before it, nothing is done twice, and a student's text is what
-    its teacher says. A row that was stopped is told; those that were asked for are printed. The
-    dozen commands are answered by a warmed process.
+    """An ensemble's members are done before it, and nothing is done twice.
+
+    A student's text is what its teacher says. A row that was stopped is named; those that were
+    asked for are printed. The dozen commands are answered by a warmed process.
     """
     folder = tmp_path / "out" / "tiny"
     (folder / "student" / "run").mkdir(parents=True)
@@ -143,7 +143,10 @@ def test_a_wrong_recipe_is_one_line(tmp_path: Path, old: str, new: str, excerpt:
 MIXED = """
 title = "Mixed"
 weights = [1, 2.5]
-texts = { src = ["a.src", "b.src"], tgt = ["a.tgt", "b.tgt"], valid-src = "a.src", valid-tgt = "a.tgt" }
+texts.src = ["a.src", "b.src"]
+texts.tgt = ["a.tgt", "b.tgt"]
+texts.valid-src = "a.src"
+texts.valid-tgt = "a.tgt"
 test = { src = "a.src", ref = "a.tgt" }
 seeds = [1, 2]
 
@@ -169,8 +172,9 @@ options = ["--noise", "0.1"]
 
 
 def test_corpora_are_mixed_by_weight(tmp_path: Path) -> None:
-    """Files and the translations of teachers are mixed; seeds share the translations of their own
-    teacher. A row is selected with all its seeds.
+    """Files and the translations of teachers are mixed; seeds share their teacher's translations.
+
+    A row is selected with all its seeds.
     """
     (tmp_path / "mixed.toml").write_text(MIXED, encoding="utf-8")
     recipe = Recipe.from_file(tmp_path / "mixed.toml")

@@ -54,11 +54,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @torch.no_grad()
 def greedy(run: Path, text: list[str], limit: int) -> list[str]:
-    """Translate with PyTorch alone, from the whole prefix in every step; EOS is not the first
-    piece."""
-    model, pieces = load_model(run), SubwordModel.load(run)
+    """Translate with PyTorch alone, from the whole prefix in every step; EOS is not piece one."""
+    model = load_model(run)
+    pieces = SubwordModel.load(run)
     source, real = pad_ids([np.append(ids, EOS) for ids in pieces.ids(text)])
-    encoded, target = model.encode(source, ~real), torch.full((len(text), 1), BOS)
+    encoded = model.encode(source, ~real)
+    target = torch.full((len(text), 1), BOS)
     for step in range(limit):
         logits = model.logits(model.decode(target, encoded, ~real)[:, -1])
         if step == 0:

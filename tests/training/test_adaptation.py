@@ -13,12 +13,12 @@ from made_up_engine import make_run
 from bytenmt.architectures.model_program import NGRAM_TABLES
 from bytenmt.checkpoints.quantize import convert, write_rounded
 from bytenmt.checkpoints.weights import read_run, restore_weights
-from bytenmt.config.facts import PairFiles
-from bytenmt.decoding.translator import Translator
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.training import adaptation
 from bytenmt.training.adaptation import MIN_PAIRS, adapt
 from bytenmt.training.trainer import Trainer
+from bytenmt.translation.translator import Translator
 
 WORDS = ("open", "close", "save", "print", "delete", "rename")
 PAIRS = [(f"{word} file {n}", f"{word.upper()} {n}") for word in WORDS for n in range(5)]

@@ -15,7 +15,7 @@ from small_runs import config, records, write_pairs
 
 from bytenmt.checkpoints.checkpoint import load_checkpoint
 from bytenmt.cli.console import Console
-from bytenmt.data.corpus import PairFiles
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.evaluation import likelihood
 from bytenmt.training.run import train

@@ -13,7 +13,7 @@ import torch
 from processes import FORKSERVER, SECONDS
 from small_runs import assert_same, config, weights, write_pairs
 
-from bytenmt.data.corpus import PairFiles
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.training.run import train
 
 pytestmark = pytest.mark.slow

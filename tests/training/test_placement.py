@@ -11,7 +11,7 @@ from small_runs import SMALL, config, nine_lines
 
 from bytenmt.data.batches import Batch, assemble
 from bytenmt.data.corpus import ParallelCorpus
-from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.interface import Request, SearchOptions
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
 from bytenmt.training import translation
@@ -58,7 +58,7 @@ def test_training_and_decoding_stay_on_the_device(
         waits.pop("to the host")
         assert +waits == WAITS.get(arch, {})
         assert device_of(nats) == device_of(norm) == DEVICE
-        engine = TorchEngine([resumed.model.eval()], Options(), 2, DEVICE)
+        engine = TorchEngine([resumed.model.eval()], SearchOptions(), 2, DEVICE)
         assert len(list(decode(engine, [Request(b"eins", 3), Request(b"drei", 3)]))) == 2
 
 

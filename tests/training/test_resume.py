@@ -15,12 +15,13 @@ from small_runs import CPU, assert_same, config, records, weights
 import bytenmt
 from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.checkpoints.checkpoint import load_checkpoint
+from bytenmt.checkpoints.facts import Facts
 from bytenmt.checkpoints.weights import read_config, read_run
-from bytenmt.config.facts import Facts
 from bytenmt.config.schema import AUGMENTATIONS
-from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.errors import BytenmtError
-from bytenmt.sentinels import PATTERNS_VERSION
+from bytenmt.span_classes import PATTERNS_VERSION
 from bytenmt.training.arguments import files_to_train_on, texts_of_run
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer

@@ -18,8 +18,9 @@ from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.checkpoints.checkpoint import load_checkpoint, model_tensors
 from bytenmt.checkpoints.weights import read_run
 from bytenmt.config.schema import Config, load_config
-from bytenmt.data.corpus import PairFiles, ParallelCorpus
-from bytenmt.decoding.pytorch.reader import TorchReader
+from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.data.pair_files import PairFiles
+from bytenmt.decoding.pytorch.scorer import TorchScorer
 from bytenmt.distributed import Group
 from bytenmt.errors import CheckpointError, ConfigError, DataError
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
@@ -81,7 +82,7 @@ def test_best_is_the_best_validation(texts: dict[str, Any], tmp_path: Path) -> N
     assert found[facts.update] == facts.progress.best == min(found.values())
     corpus = ParallelCorpus.open_all([texts["valid"]])
     again = bits_per_byte(
-        log_probabilities(TorchReader([model], CPU), corpus), corpus.target_lengths
+        log_probabilities(TorchScorer([model], CPU), corpus), corpus.target_lengths
     )
     assert again == pytest.approx(min(found.values()), abs=1e-5)
 

@@ -11,8 +11,8 @@ import torch
 from small_runs import CPU, config
 
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
+from bytenmt.checkpoints.facts import Progress
 from bytenmt.checkpoints.weights import BEST
-from bytenmt.config.facts import Progress
 from bytenmt.data.batches import Batch, assemble
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.errors import BytenmtError

@@ -13,13 +13,13 @@ from bytenmt.checkpoints.checkpoint import load_checkpoint
 from bytenmt.checkpoints.weights import read_run
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.decoding.loading import runtime_from_models
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
 from bytenmt.plugins import METRICS, Metric
 from bytenmt.training import loop as training
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation import TranslationObjective
+from bytenmt.translation.translator import Translator
 
 pytestmark = pytest.mark.slow
 

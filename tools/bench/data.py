@@ -31,8 +31,7 @@ Indices = npt.NDArray[np.int64]
 
 
 def sentence_lengths(n: int) -> tuple[Lengths, Lengths]:
-    """Return random lengths: sources log-normal (median 110 bytes, sigma 0.6), targets about as
-    long."""
+    """Return random lengths: sources log-normal (median 110 bytes, sigma 0.6), targets similar."""
     draw = np.random.default_rng(1)
     source = np.clip(np.round(draw.lognormal(np.log(110), 0.6, n)), 1, 1000).astype(np.int32)
     target = np.maximum(1, np.round(source * draw.lognormal(0.05, 0.15, n))).astype(np.int32)
@@ -44,14 +43,17 @@ def cut(order: Indices, source: Lengths, target: Lengths, max_tokens: int) -> In
     """Return the bounds of batches that each fill the token budget; the lengths include EOS."""
     bounds = np.empty(len(order) + 1, np.int64)
     bounds[0] = 0
-    n_batches, longest_source, longest_target = 0, 0, 0
+    n_batches = 0
+    longest_source = 0
+    longest_target = 0
     for place in range(len(order)):
         longest_source = max(longest_source, source[order[place]])
         longest_target = max(longest_target, target[order[place]])
         if (place + 1 - bounds[n_batches]) * (longest_source + longest_target) > max_tokens:
             n_batches += 1
             bounds[n_batches] = place
-            longest_source, longest_target = source[order[place]], target[order[place]]
+            longest_source = source[order[place]]
+            longest_target = target[order[place]]
     bounds[n_batches + 1] = len(order)
     return bounds[: n_batches + 2].copy()
 
@@ -90,7 +92,9 @@ def bench_plan(n_pairs: int, repeats: int) -> list[Record]:
         "reference": partial(seconds, partial(reference_plan, source, target, 1)),
     }
     best = {what: timing.best for what, timing in measure_in_turn(actions, 1 + repeats).items()}
-    path, own, other = "permutation, two stable argsorts, packing", best["plan"], best["reference"]
+    path = "permutation, two stable argsorts, packing"
+    own = best["plan"]
+    other = best["reference"]
     plan = make_plan()
     unused = padding(source, target, plan.order.astype(np.int64), plan.bounds)
     usual = padding(source, target, order, bounds)

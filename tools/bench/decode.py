@@ -1,11 +1,11 @@
-"""Measure decoding: time per step and bytes per second, relative to a floor or a rival of the same
-run.
+"""Measure decoding: time per step and bytes per second, relative to a floor or a rival.
 
-    python tools/bench/decode.py                                    five architectures, about five
-    minutes python tools/bench/decode.py --arch bytenet --preset base --batch 8 --beam 1 4
-    --precision fp32 int8 python tools/bench/decode.py --arch luong --set 'model.ngrams=[2,3,4,5,6]'
-    python tools/bench/decode.py --peer                             against CTranslate2's
-    Transformer
+    # five architectures, about five minutes
+    python tools/bench/decode.py
+    python tools/bench/decode.py --arch bytenet --preset base --batch 8 --precision fp32 int8
+    python tools/bench/decode.py --arch luong --set 'model.ngrams=[2,3,4,5,6]' --beam 1 4
+    # against CTranslate2's Transformer
+    python tools/bench/decode.py --peer
 
 Weights are random and sentences never end, so that every step has all its rows. Sources have 100
 bytes. The floor of a step on the CPU is the larger of two times: reading the bytes of its packed
@@ -56,15 +56,13 @@ from tools.bench.steps import (
     step_flop,
 )
 
-ARCHITECTURES = tuple(
-    name for name in PRESETS["small"] if KNOWN[name].write_program
-)  # of the CPU engine
-TOO_LOW = 0.9  # a ratio below this means that the floor is wrong
+# Those of the CPU engine.
+ARCHITECTURES = tuple(name for name in PRESETS["small"] if KNOWN[name].write_program)
+MIN_RATIO = 0.9  # a ratio below this means that the floor is wrong
 
 
 class Group(NamedTuple):
-    """Cases that are measured in turn: the engines and precisions of one model, batch size and
-    beam."""
+    """Cases that are measured in turn: engines and precisions of one model, batch size and beam."""
 
     preset: str
     batch: int
@@ -89,8 +87,10 @@ def groups(options: Any) -> list[Group]:
 
 
 def cases(arch: str, group: Group, options: Any) -> list[Case]:
-    """Return the cases of a group. Plain PyTorch runs in one precision, fp32 unless bf16 alone is
-    given."""
+    """Return the cases of a group.
+
+    Plain PyTorch runs in one precision, fp32 unless bf16 alone is given.
+    """
     own = [("numba", precision) for precision in group.precisions]
     own += [("torch", precision) for precision in group.precisions if precision in DTYPES][:1]
     settings = tuple(options.settings)
@@ -164,7 +164,9 @@ def measure(group: Sequence[Case], rounds: int) -> list[TimedCase]:
 
 def floor_record(timed: TimedCase) -> Record:
     """Return a record of step time relative to floor time."""
-    case, floor, took = timed.case, timed.floor, timed.step.best
+    case = timed.case
+    floor = timed.floor
+    took = timed.step.best
     binding = max(timed.floors, key=lambda name: timed.floors[name].best)
     if binding.startswith("read"):
         n_bytes = int(binding.split()[1])
@@ -174,7 +176,7 @@ def floor_record(timed: TimedCase) -> Record:
         reference = (
             f"{step_flop(case) / 1e9:.2f} GFLOP at {rate:.0f} GFLOP/s, torch's {binding.split()[1]}"
         )
-    if took < TOO_LOW * floor:
+    if took < MIN_RATIO * floor:
         reference += " (THE FLOOR IS WRONG)"
     return Record(
         BENCH, case.name("floor"), took * 1e3, "ms/step", reference, floor * 1e3, took / floor
@@ -183,7 +185,8 @@ def floor_record(timed: TimedCase) -> Record:
 
 def speedup_record(timed: TimedCase, than: TimedCase, what: str) -> Record:
     """Return a record of bytes per second relative to another case."""
-    own, other = timed.bytes_per_second(), than.bytes_per_second()
+    own = timed.bytes_per_second()
+    other = than.bytes_per_second()
     reference = f"{than.case.engine} {than.case.precision}"
     return Record(BENCH, timed.case.name(what), own, "bytes/s", reference, other, own / other)
 
@@ -191,7 +194,8 @@ def speedup_record(timed: TimedCase, than: TimedCase, what: str) -> Record:
 def compare_cases(group: Sequence[TimedCase]) -> Iterator[Record]:
     """Compare every case with its floor, the engines with PyTorch, and precisions with fp32."""
     for timed in group:
-        case, step = timed.case, timed.step
+        case = timed.case
+        step = timed.step
         print(
             f"{case.name('')}: {step.best * 1e3:.3f} ms a step (median {step.median * 1e3:.3f}),"
             f" floor {timed.floor * 1e3:.3f}, {machine_load()}",

@@ -1,5 +1,4 @@
-"""Measure this machine's memory read rate, which bounds the speed of a decode step on a CPU from
-above."""
+"""Measure this machine's memory read rate, the upper bound of a decode step's speed on a CPU."""
 
 from __future__ import annotations
 
@@ -26,8 +25,9 @@ from bytenmt.decoding.cpu.kernels.simd import (
 
 # Approximate seconds of a measurement, and number of tries: short enough to fit between time slices
 # of other programs, so that the best try is undisturbed.
-LONG_ENOUGH, TRIES = 0.003, 12
-CHUNK = 4096  # bytes; the share of a thread is a multiple of it
+MEASURE_SECONDS = 0.003
+N_TRIES = 12
+CHUNK_BYTES = 4096  # bytes; the share of a thread is a multiple of it
 
 Read = Callable[[int, int, int], float]
 
@@ -74,22 +74,22 @@ READERS = (_reader(1, 4), _reader(1, 8), _reader(2, 4), _reader(4, 4))
 
 
 def read_rate(n_bytes: int, threads: int = 1) -> float:
-    """Return the bytes per second at which n_bytes of memory are read repeatedly, each thread its
-    own share.
+    """Return the bytes per second at which threads read n_bytes of memory, each its own share.
 
     The best of several access patterns and tries counts. Sizes are rounded down to whole chunks.
     Raises ValueError where a thread gets no whole chunk.
     """
-    share = n_bytes // (threads * CHUNK) * CHUNK
+    share = n_bytes // (threads * CHUNK_BYTES) * CHUNK_BYTES
     if share == 0:
         raise ValueError(
-            f"{n_bytes} bytes are no whole chunk of {CHUNK} for each of {threads} threads"
+            f"{n_bytes} bytes are not a whole chunk of {CHUNK_BYTES} for each of {threads} threads"
         )
     memory = np.ones(share * threads + 64, np.uint8)
     first = memory.ctypes.data + -memory.ctypes.data % 64  # on a cache line
-    best, times = 0.0, 1
+    best = 0.0
+    times = 1
     with ThreadPoolExecutor(threads) as pool:
-        for number in range(2 + TRIES):
+        for number in range(2 + N_TRIES):
             for reader in READERS:
                 started = time.perf_counter()
                 places = [first + k * share for k in range(threads)]
@@ -97,5 +97,5 @@ def read_rate(n_bytes: int, threads: int = 1) -> float:
                 if number:  # the first round compiles
                     best = max(best, share * threads * times / (time.perf_counter() - started))
             if number == 1:
-                times = max(1, int(LONG_ENOUGH * best / (share * threads)))
+                times = max(1, int(MEASURE_SECONDS * best / (share * threads)))
     return best

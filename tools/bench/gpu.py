@@ -1,18 +1,18 @@
-"""Check and measure bytenmt on a GPU, and train a model there: one program for the day a GPU is at
-hand.
+"""Check and measure bytenmt on a GPU, and train a model there, in one program.
 
-    python tools/bench/gpu.py --needs                                 wheels that a bare machine
-    lacks python tools/bench/gpu.py check speed -o out                      the first call, about
-    five minutes python tools/bench/gpu.py train -o out --recipe shipped-en-de     the second call,
-    seven minutes python tools/bench/gpu.py check speed train -o out --dry-run      on a CPU, small,
-    within five minutes
+    # the wheels that a bare machine lacks
+    python tools/bench/gpu.py --needs
+    # the first call, about five minutes
+    python tools/bench/gpu.py check speed -o out
+    # the second call, seven minutes
+    python tools/bench/gpu.py train -o out --recipe shipped-en-de
+    # on a CPU, small, within five minutes
+    python tools/bench/gpu.py check speed train -o out --dry-run
 
 check   CPU and GPU agree in every architecture: outputs, gradients, losses, resume, decoded text;
-the CUDA
-        graph is replayed; the operations of an update that wait for the GPU
+        the CUDA graph is replayed; the operations of an update that wait for the GPU
 speed   training in bytes a second and as a share of the best matrix product, beside plain PyTorch
-models of
-        as many weights; decode steps beside their floor
+        models of as many weights; decode steps beside their floor
 train   a shipped model's recipe, as wide as 15 MB of int8 weights allow, on the text that
         `tools/get_data.py --pack` has written to packed/
 
@@ -54,8 +54,7 @@ ARCHITECTURES = ["seq2seq", "bahdanau", "luong", "bytenet", "convs2s", "transfor
 
 
 def needed_packages() -> list[str]:
-    """Return the packages that training needs, directly or in turn, besides BARE: a requirements
-    file.
+    """Return the packages besides BARE that training needs, in all, as a requirements file.
 
     `pip download --no-deps -r` fetches the wheels. A package that is not installed does not tell
     its needs.

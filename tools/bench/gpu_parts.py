@@ -24,16 +24,18 @@ import torch
 from torch import Tensor, nn
 
 from bytenmt.architectures.parameters import decoder_weights, n_parameters
+from bytenmt.architectures.section import architecture
 from bytenmt.checkpoints.quantize import convert
 from bytenmt.checkpoints.weights import BEST
-from bytenmt.config.schema import Config, architecture, load_config
+from bytenmt.config.schema import Config, load_config
 from bytenmt.data.batches import Batch, assemble
-from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.decoding.engine import Engine
-from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.interface import Request, SearchOptions
 from bytenmt.decoding.pytorch.cuda_graph import Capture, CudaCapture, CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
-from bytenmt.decoding.pytorch.reader import TorchReader
+from bytenmt.decoding.pytorch.scorer import TorchScorer
 from bytenmt.decoding.scheduler import decode
 from bytenmt.training.losses import masked_loss
 from bytenmt.training.trainer import Trainer
@@ -56,12 +58,12 @@ CPU = torch.device("cpu")
 DATA = ROOT / "data"
 # Preset tiny with n-gram tables, and in a dry run with few units.
 TABLES = ["model.ngrams=[2,3]", "model.ngram_rows=512", "model.dropout=0"]
-UPDATES = 20
+N_UPDATES = 20
 TOLERANCE = 1e-3  # of log-probabilities, and of gradients relative to their norm
-LOSS_TOLERANCE = 0.01  # of the losses of UPDATES updates, in which differences grow
-MOST_BYTES = 15_000_000  # of a file that is brought back
-EVERY = 60.0  # seconds between two copies of the weights that are being trained
-BIG_BATCH = 8  # times the preset's batch, as `train` has on a GPU
+LOSS_TOLERANCE = 0.01  # of the losses of N_UPDATES updates, in which differences grow
+MAX_BYTES = 15_000_000  # of a file that is brought back
+COPY_SECONDS = 60.0  # seconds between two copies of the weights that are being trained
+BIG_BATCH_RATIO = 8  # times the preset's batch, as `train` has on a GPU
 MULTIPLIED = "best matrix product of this run"
 
 
@@ -137,11 +139,9 @@ def check(work: Work) -> None:
 
 def check_architecture(work: Work, config: Config, batch: Batch) -> None:
     """Compare outputs, gradients, losses, a resumed training and decoded texts."""
-    arch, here, there = (
-        architecture(config.model),
-        Trainer(config, CPU),
-        Trainer(config, work.device),
-    )
+    arch = architecture(config.model)
+    here = Trainer(config, CPU)
+    there = Trainer(config, work.device)
     there.model.load_state_dict(here.model.state_dict())
 
     def emit(what: str, difference: float, most: float) -> None:
@@ -150,7 +150,7 @@ def check_architecture(work: Work, config: Config, batch: Batch) -> None:
     sources = [batch.source[k, : n - 1].tobytes() for k, n in enumerate(batch.source_len)]
     texts = [batch.target[k, 1 : n + 1].tobytes() for k, n in enumerate(batch.target_len)]
     readings = [
-        TorchReader([one.model.eval()], one.device).score_texts(sources, texts)
+        TorchScorer([one.model.eval()], one.device).score_texts(sources, texts)
         for one in (here, there)
     ]
     errors = [np.abs(a.log_p - b.log_p).max() for a, b in zip(*readings, strict=True)]
@@ -159,14 +159,15 @@ def check_architecture(work: Work, config: Config, batch: Batch) -> None:
     for one in (here, there):
         one.model.train()
         nats.append([float(one.update([batch])[0])])
-    differences, norms = 0.0, 0.0
+    differences = 0.0
+    norms = 0.0
     for a, b in zip(here.parameters, there.parameters, strict=True):
         if a.grad is not None and b.grad is not None:
             differences += float((a.grad - b.grad.cpu()).square().sum())
             norms += float(a.grad.square().sum())
     emit("gradients", math.sqrt(differences / norms), TOLERANCE)
     for one, values in zip((here, there), nats, strict=True):
-        values += [float(one.update([batch])[0]) for _ in range(2 if work.dry else UPDATES - 1)]
+        values += [float(one.update([batch])[0]) for _ in range(2 if work.dry else N_UPDATES - 1)]
     emit("losses", max(abs(b / a - 1) for a, b in zip(*nats, strict=True)), LOSS_TOLERANCE)
     with tempfile.TemporaryDirectory() as folder:
         there.save(Path(folder) / "run")
@@ -179,9 +180,9 @@ def check_architecture(work: Work, config: Config, batch: Batch) -> None:
     counts = Counter[str]()
     capture = counting_capture(None if work.dry else CudaCapture(work.device), counts)
     engines: dict[str, Engine] = {
-        "the CPU": TorchEngine([here.model.eval()], Options(), 4, CPU),
-        "PyTorch": TorchEngine([there.model.eval()], Options(), 4, work.device),
-        "CUDA graph": CudaGraphEngine([there.model], Options(), 4, work.device, capture),
+        "the CPU": TorchEngine([here.model.eval()], SearchOptions(), 4, CPU),
+        "PyTorch": TorchEngine([there.model.eval()], SearchOptions(), 4, work.device),
+        "CUDA graph": CudaGraphEngine([there.model], SearchOptions(), 4, work.device, capture),
     }
     requests = [Request(source, 24) for source in sources[:4]]
     found = {
@@ -195,8 +196,7 @@ def check_architecture(work: Work, config: Config, batch: Batch) -> None:
 
 
 def counting_capture(capture: Capture | None, counts: Counter[str]) -> Capture:
-    """Capture a step as another capture does, or as it is on a CPU, and count how often it is
-    replayed."""
+    """Capture a step as another capture does, or as on a CPU, and count its replays."""
 
     def captured(step: Callable[[], None]) -> Callable[[], None]:
         replay = capture(step) if capture else step
@@ -243,7 +243,7 @@ def speed(work: Work) -> None:
     preset, precision = ("tiny", "fp32") if work.dry else ("base", "bf16")
     peak = Peak(work.device, precision)
     limit, scale, peak.pairs = (
-        (0.0, 0.1, peak.pairs[:1]) if work.dry else (3.0, BIG_BATCH, peak.pairs)
+        (0.0, 0.1, peak.pairs[:1]) if work.dry else (3.0, BIG_BATCH_RATIO, peak.pairs)
     )
     for arch in work.architectures:
         config = load_config(arch, preset, [])
@@ -251,7 +251,8 @@ def speed(work: Work) -> None:
         with work.guarded(f"{arch}, training"):
             step = Step(config, batch, precision)
             took = best_seconds(step, peak, limit)
-            note = f"{update_flop(config, step.model, batch) / took / peak.best:.3f} of the {MULTIPLIED}"
+            share = update_flop(config, step.model, batch) / took / peak.best
+            note = f"{share:.3f} of the {MULTIPLIED}"
             work.emit(f"{arch} {preset}, training", real_bytes(batch) / took, "bytes/s", note=note)
     for kind in ("LSTM", "Transformer"):
         with work.guarded(f"PyTorch's own {kind}"):
@@ -270,8 +271,7 @@ def speed(work: Work) -> None:
 
 
 def decode_records(work: Work, case: Case, peak: Peak) -> None:
-    """Measure a decode step by PyTorch and by the CUDA graph, beside the time that it takes at
-    least."""
+    """Measure a decode step by PyTorch and by the CUDA graph, beside the time it takes at least."""
     config = endless_model(case.arch, case.preset).model.config
     n_bytes = decoder_weights(config) * DTYPES[case.precision].itemsize
     buffer = torch.zeros(1 << (24 if work.dry else 30), dtype=torch.uint8, device=work.device)
@@ -285,16 +285,13 @@ def decode_records(work: Work, case: Case, peak: Peak) -> None:
 
 
 class PlainModel(nn.Module):
-    """PyTorch's own encoder and decoder of width d: nn.LSTM of two layers, or nn.Transformer of
-    three."""
+    """PyTorch's own encoder and decoder of width d: a two-layer LSTM or three-layer Transformer."""
 
     def __init__(self, kind: str, d: int) -> None:
         super().__init__()
-        self.embedding, self.output, self.transformer = (
-            nn.Embedding(256, d),
-            nn.Linear(d, 256),
-            None,
-        )
+        self.embedding = nn.Embedding(256, d)
+        self.output = nn.Linear(d, 256)
+        self.transformer = None
         if kind == "Transformer":
             self.transformer = nn.Transformer(d, d // 64, 3, 3, 4 * d, 0.0, batch_first=True)
         else:
@@ -302,7 +299,8 @@ class PlainModel(nn.Module):
 
     def forward(self, source: Tensor, target: Tensor) -> Any:
         """Return the logits (n, t, 256) of a target (n, t) that follows a source (n, s)."""
-        own, other = self.embedding(source), self.embedding(target)
+        own = self.embedding(source)
+        other = self.embedding(target)
         if self.transformer is None:
             return self.output(self.decoder(other, self.encoder(own)[1])[0])
         mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1], device=target.device)
@@ -318,7 +316,8 @@ def plain_update(kind: str, n_weights: int, batch: Any, precision: str) -> Calla
     d = min(sizes, key=lambda d: abs(sizes[d] - n_weights))
     model = PlainModel(kind, d).to(batch.source.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    source, target = batch.source.long(), batch.target_in.long()
+    source = batch.source.long()
+    target = batch.target_in.long()
 
     def update() -> None:
         with torch.autocast(source.device.type, torch.bfloat16, enabled=precision == "bf16"):
@@ -349,7 +348,7 @@ def train(work: Work) -> None:
             time.sleep(1.0)
             for name, run in runs.items():
                 now = time.monotonic()
-                if (run / BEST).is_file() and now - copied.get(name, -EVERY) >= EVERY:
+                if (run / BEST).is_file() and now - copied.get(name, -COPY_SECONDS) >= COPY_SECONDS:
                     write_parts(run / BEST, work.output, f"{name}.fp32")
                     copied[name] = now
         for name, child in children.items():
@@ -397,21 +396,20 @@ def training_words(name: str, run: Path, budget: float, work: Work) -> list[str]
 
 
 def fitting_width(settings: Sequence[str]) -> int:
-    """Return the largest width whose int8 file has at most MOST_BYTES: a byte a weight, 2 % beside
-    them."""
+    """Return the largest width whose int8 file has at most MAX_BYTES, 2 % of them overhead."""
     for width in range(64, 2049, 32):
         config = load_config("luong", "tiny", [*settings, f"model.d_hidden={width}"])
-        if 1.02 * n_parameters(config.model) > MOST_BYTES:
+        if 1.02 * n_parameters(config.model) > MAX_BYTES:
             break
     return width - 32
 
 
 def write_parts(file: Path, folder: str, name: str) -> None:
-    """Write a file as parts of at most MOST_BYTES: `cat NAME.part*` is the file."""
+    """Write a file as parts of at most MAX_BYTES: `cat NAME.part*` is the file."""
     data = file.read_bytes()
-    for number, first in enumerate(range(0, len(data), MOST_BYTES)):
+    for number, first in enumerate(range(0, len(data), MAX_BYTES)):
         part = Path(folder) / f"{name}.part{number}"
-        part.with_suffix(".new").write_bytes(data[first : first + MOST_BYTES])
+        part.with_suffix(".new").write_bytes(data[first : first + MAX_BYTES])
         os.replace(part.with_suffix(".new"), part)
 
 
@@ -427,7 +425,7 @@ def finish(work: Work, name: str, run: Path) -> None:
     convert(run, file, "int8")  # without thresholds of flags, which take a long decoding
     write_parts(run / BEST, work.output, f"{name}.fp32")
     size = file.stat().st_size
-    work.emit(f"{name}, int8 file", size / 1e6, "MB", MOST_BYTES / 1e6, size <= MOST_BYTES)
+    work.emit(f"{name}, int8 file", size / 1e6, "MB", MAX_BYTES / 1e6, size <= MAX_BYTES)
 
 
 def main() -> None:

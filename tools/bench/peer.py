@@ -1,5 +1,4 @@
-"""Compare decoding with CTranslate2's Transformer with random weights, on as many threads, in the
-same run.
+"""Compare decoding with CTranslate2's Transformer with random weights, on as many threads.
 
 Whole sentences of 100 bytes, in text bytes per second, both encoders included. Preset base is
 compared with a common configuration, 6 + 6 layers of 512 on 8,000 subwords of 4.2 bytes each, and
@@ -33,7 +32,7 @@ from tools.bench.steps import (
 )
 from tools.extras import import_package
 
-TIMES = 2  # more rounds than in other benchmarks, because here a measurement is a single try
+ROUNDS_RATIO = 2  # more rounds than in other benchmarks, because here a measurement is a single try
 BYTES_PER_SUBWORD = 4.2
 SUBWORDS = round(SOURCE_BYTES / BYTES_PER_SUBWORD)  # of a sentence
 BATCHES = 1, 8, 32  # sentences per batch
@@ -42,8 +41,7 @@ PEER_TYPES = {"fp32": "float32", "int8": "int8"}  # CTranslate2's names
 
 
 class Shape(NamedTuple):
-    """A Transformer: encoder and decoder layers, width, inner width, heads, tokens without
-    specials."""
+    """A Transformer: layers of encoder and decoder, width, inner width, heads, tokens."""
 
     encoder_layers: int
     decoder_layers: int
@@ -89,7 +87,8 @@ def write_model(shape: Shape, folder: Path) -> None:
         (shape.encoder_layers, shape.decoder_layers), shape.n_heads
     )
     draw = np.random.default_rng(1)
-    d, tokens = shape.d, [*SPECIALS, *(f"t{i}" for i in range(shape.n_tokens))]
+    d = shape.d
+    tokens = [*SPECIALS, *(f"t{i}" for i in range(shape.n_tokens))]
 
     def fill(part: Any, *size: int, bias: bool = True) -> None:
         part.weight = draw.standard_normal(size, np.float32) * np.float32(size[1] ** -0.5)
@@ -97,7 +96,8 @@ def write_model(shape: Shape, folder: Path) -> None:
             part.bias = np.zeros(size[0], np.float32)
 
     def norm(part: Any) -> None:
-        part.gamma, part.beta = np.ones(d, np.float32), np.zeros(d, np.float32)
+        part.gamma = np.ones(d, np.float32)
+        part.beta = np.zeros(d, np.float32)
 
     for side, embeddings in (
         (spec.encoder, spec.encoder.embeddings[0]),
@@ -157,8 +157,7 @@ def build_peers(shape: Shape, known: Sequence[str], threads: int) -> dict[str, P
 def whole_sentences(
     preset: str, batch: int, beam: int, known: Sequence[str], options: Any
 ) -> Iterator[Record]:
-    """Compare text bytes per second: the same precisions with each other, and the best with the
-    best."""
+    """Compare text bytes per second: equal precisions with each other, the best with the best."""
     shape = WHOLE[preset]
     text = random_sources(shape, batch, SUBWORDS + 1)
     actions: dict[str, Callable[[], float]] = {}
@@ -174,7 +173,7 @@ def whole_sentences(
         translate = partial(time_sentences, make_engine(case, torch.device("cpu")), batch)
         translate()  # allocates
         actions[case.name("")] = translate
-    found = measure_in_turn(actions, TIMES * options.rounds)
+    found = measure_in_turn(actions, ROUNDS_RATIO * options.rounds)
     rates = {name: batch * SOURCE_BYTES / outcome.best for name, outcome in found.items()}
     best = max(known, key=rates.__getitem__)
     for case in cases:

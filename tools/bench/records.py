@@ -1,4 +1,4 @@
-"""Records shared by the benchmarks: one per figure, printed as a Markdown table or written as JSON."""
+"""Records of the benchmarks, one per figure, printed as a Markdown table or written as JSON."""
 
 import json
 from collections.abc import Sequence
@@ -45,7 +45,8 @@ def write_json(path: Path, records: Sequence[Record]) -> None:
 
 
 def _number(value: float) -> str:
-    """Format a number with three significant digits, from 1000 on with thousands separators:
-    0.0123, 4.57, 12,345.
+    """Format a number with three significant digits: 0.0123, 4.57, 12,345.
+
+    From 1000 on it has thousands separators.
     """
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

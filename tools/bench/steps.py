@@ -20,7 +20,7 @@ from bytenmt.config.schema import Config, load_config
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.packing import PackedModel, pack_model
 from bytenmt.decoding.engine import Engine
-from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.interface import Request, SearchOptions
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.program.instructions import Field, Op
@@ -28,12 +28,12 @@ from bytenmt.utf8 import EOS
 
 BENCH = "bench/decode"
 AnyModel = Model[Any, Any]
-NEVER = -1e9  # output bias of EOS, so that it is never the best byte
+NEVER_BIAS = -1e9  # output bias of EOS, so that it is never the best byte
 SOURCE_BYTES = 100
-LIMIT = 100_000  # maximum steps of a sentence
+MAX_STEPS = 100_000  # maximum steps of a sentence
 # approximate seconds of one try, short enough to fit between time slices of other programs
-STINT = 0.005
-TRIES = 30  # tries per measurement, of which the best counts
+STINT_SECONDS = 0.005
+N_TRIES = 30  # tries per measurement, of which the best counts
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -81,7 +81,7 @@ def endless_model(arch: str, preset: str, *settings: str) -> EndlessModel:
     parameters: Mapping[str, nn.Parameter] = dict(model.named_parameters())
     with torch.no_grad():
         if "decoder.output.bias" in parameters:
-            parameters["decoder.output.bias"][EOS] = NEVER
+            parameters["decoder.output.bias"][EOS] = NEVER_BIAS
         else:
             parameters["decoder.output.weight"][EOS] = 0.0
     return EndlessModel(config, model)
@@ -89,7 +89,7 @@ def endless_model(arch: str, preset: str, *settings: str) -> EndlessModel:
 
 def make_engine(case: Case, device: torch.device) -> Engine:
     """Build the engine of a case. Raises ValueError for a precision that it does not support."""
-    options = Options(beam=case.beam)
+    options = SearchOptions(beam=case.beam)
     one = endless_model(case.arch, case.preset, *case.settings)
     if case.engine == "numba":
         return NumbaEngine([one.pack_weights(case.precision)], options, case.batch, case.threads)
@@ -117,16 +117,17 @@ class StepTimer:
     stop test, which synchronises with the device, as the decode loop does.
     """
 
-    def __init__(self, engine: Engine, batch: int, limit: int = LIMIT) -> None:
+    def __init__(self, engine: Engine, batch: int, limit: int = MAX_STEPS) -> None:
         self._engine = engine
         self.n_left = limit
         engine.admit(random_requests(batch, limit))
         self.time_steps(8)  # warm-up: compiles, allocates, and fills the beams
         took = min(self.time_steps(2) for _ in range(2))
-        self._n_steps = max(1, min(round(STINT / took), limit // 1000))
+        self._n_steps = max(1, min(round(STINT_SECONDS / took), limit // 1000))
 
     def __call__(self) -> float:
-        return min(self.time_steps(self._n_steps) for _ in range(TRIES))
+        """Return the least seconds of a step in several stints."""
+        return min(self.time_steps(self._n_steps) for _ in range(N_TRIES))
 
     def time_steps(self, n: int) -> float:
         """Take n steps and return the seconds per step."""
@@ -152,7 +153,8 @@ def step_bytes(packed: PackedModel, n_rows: int = 1) -> int:
     place = {column.name.lower(): int(column) for column in Field}
     n_bytes = len(packed.weights) - packed.program.first_step_byte
     for one in packed.program.step.instructions:
-        row_bytes, m = 4 * int(one[place["n"]]), int(one[place["m"]])
+        row_bytes = 4 * int(one[place["n"]])
+        m = int(one[place["m"]])
         if one[place["op"]] == Op.POSITION and one[place["w"]] >= packed.program.first_step_byte:
             n_bytes -= row_bytes * (m - 1)
         elif one[place["op"]] == Op.NGRAMS:
@@ -194,7 +196,10 @@ def seconds(action: Callable[[], object], device: torch.device | None = None) ->
 
 
 class Timing(NamedTuple):
-    """Minimum and median of several measurements; the median shows the influence of other programs."""
+    """Minimum and median of several measurements.
+
+    The median shows the influence of other programs.
+    """
 
     best: float
     median: float
@@ -214,7 +219,7 @@ def measure_in_turn(actions: Mapping[str, Callable[[], float]], rounds: int) -> 
 
 
 def machine_load() -> str:
-    """Describe other work on the machine: the load average and the stolen share of processor time."""
+    """Describe other work on the machine: the load average and the stolen processor time."""
     load = os.getloadavg()[0]
     try:
         with open("/proc/stat", encoding="ascii") as file:

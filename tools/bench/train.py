@@ -5,9 +5,8 @@
 Only the FLOP of matrix products on real bytes are counted: the backward pass counts twice the
 forward; look-ups, elementwise operations and padding count nothing. An encoder weight is used once
 per source byte (in ByteNet once per unfolded column), a decoder weight once per target byte, EOS
-included. A step is a whole
-update: encode, forward, loss, backward, optimiser. Times are the best of several; the peak is
-measured in between. On a GPU: tools/bench/gpu.py.
+included. A step is a whole update: encode, forward, loss, backward, optimiser. Times are the best
+of several; the peak is measured in between. On a GPU: tools/bench/gpu.py.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -58,8 +58,10 @@ def typical_batch(max_tokens: int, device: torch.device) -> Any:
 
 
 def make_batch(source_len: np.ndarray, target_len: np.ndarray, device: torch.device) -> Any:
-    """Return a batch of random letters on the device. source_len, target_len: (n,) int64, including
-    EOS."""
+    """Return a batch of random letters on the device.
+
+    source_len, target_len: (n,) int64, including EOS.
+    """
     draw = torch.Generator().manual_seed(1)
     sides = []
     for lengths in (torch.from_numpy(source_len), torch.from_numpy(target_len)):
@@ -95,12 +97,10 @@ def step_flop(config: Config, model: AnyModel, batch: Any) -> float:
         columns = torch.maximum(columns, unfolded.ceil().long())
     pairs = [*zip(batch.source_len.tolist(), batch.target_len.tolist(), strict=True)]
     products = encoder * int(columns.sum()) + sum(t * step_cost(config.model, s) for s, t in pairs)
-    if isinstance(
-        one := config.model, TransformerConfig
-    ):  # it has no program, whose attentions are counted
-        products += sum(
-            2 * t * one.d_model * (one.window + s) * one.decoder_depth for s, t in pairs
-        )
+    section = config.model
+    if isinstance(section, TransformerConfig):  # it has no program whose attentions are counted
+        width = 2 * section.d_model * section.decoder_depth
+        products += sum(t * width * (section.window + s) for s, t in pairs)
     return 6.0 * float(products)
 
 
@@ -122,7 +122,9 @@ class Step:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True)
 
     def __call__(self) -> None:
-        batch, model = self.batch, self.model
+        """Do the update."""
+        batch = self.batch
+        model = self.model
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             memory = model.encode(batch.source, batch.source_len)
             logits, _ = model(batch.target_in, memory, model.start(memory))
@@ -147,8 +149,10 @@ class Peak:
         self.best = 0.0
 
     def __call__(self) -> None:
+        """Measure each shape once more."""
         for a, b in self.pairs:
-            self.best = max(self.best, 2 * len(a) ** 3 / seconds(lambda a=a, b=b: a @ b, a.device))  # type: ignore[misc]
+            took = seconds(partial(torch.matmul, a, b), a.device)
+            self.best = max(self.best, 2 * len(a) ** 3 / took)
 
 
 def best_seconds(
@@ -172,7 +176,8 @@ def throughput(case: str, step: Step, precision: str, limit: float) -> list[Reco
     """Return a model's records: relative to the matrix-product peak, and in bytes a second."""
     peak = Peak(step.device, precision)
     took = best_seconds(step, peak, limit)
-    achieved, best = step_flop(step.config, step.model, step.batch) / took / 1e9, peak.best / 1e9
+    achieved = step_flop(step.config, step.model, step.batch) / took / 1e9
+    best = peak.best / 1e9
     reference = f"best {precision} matrix product"
     rate = real_bytes(step.batch) / took
     print(

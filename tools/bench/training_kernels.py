@@ -1,5 +1,4 @@
-"""Measure what each kernel of ours for training on a CPU gains: whole updates with and without it,
-in turn.
+"""Measure what each of our kernels for training on a CPU gains: updates with and without it.
 
     python tools/bench/training_kernels.py
 
@@ -30,7 +29,8 @@ from bytenmt.training.precision import precision_of
 from tools.bench.train import Step, typical_batch
 
 CPU = torch.device("cpu")
-LAYERS, ARCHITECTURES = "bytenmt.layers", "bytenmt.architectures"
+LAYERS = "bytenmt.layers"
+ARCHITECTURES = "bytenmt.architectures"
 Replacement = tuple[str, Any]
 NO_CELLS = (f"{LAYERS}.recurrent.fusible", lambda product: False)
 DEFERRED = [f"{LAYERS}.recurrent.deferred_product", f"{LAYERS}.attention.deferred_product"]
@@ -95,7 +95,8 @@ def main() -> None:
             seconds(update, off)
             ratios = [seconds(update, off) / seconds(update, []) for _ in range(args.rounds)]
             print(
-                f"| {arch} | {args.preset} | {precision} | {name} | {statistics.median(ratios):.2f} |",
+                f"| {arch} | {args.preset} | {precision} | {name} |"
+                f" {statistics.median(ratios):.2f} |",
                 flush=True,
             )
 

@@ -14,7 +14,8 @@ from bytenmt.errors import BytenmtError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDER = REPOSITORY / "tools/recipes"
-TRANSLATOR, RIVAL = "bytenmt", "rival"
+TRANSLATOR = "bytenmt"
+RIVAL = "rival"
 
 
 Files = str | tuple[str, ...]  # one file of the corpora, or one of each corpus that is mixed
@@ -55,14 +56,11 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The recipe of a table.
 
     texts: files of the corpora by the options of `train` that take them, several where corpora are
-    mixed;
-    weights: of each corpus, see --weight of `train`; test: "src" and "ref", or "text" for byte
-    language models; options: of all trainings of bytenmt; decode: options of `translate`; beam:
-    beam size of all rows;
-    noise: whether rows are also measured in int8 on one thread, for speed, and on disturbed
-    sources;
-    tokenize: sacreBLEU's tokenizer; seeds: every row is trained with each of them, as a row
-    NAME@SEED of its own.
+    mixed; weights: of each corpus, see --weight of `train`; test: "src" and "ref", or "text" for
+    byte language models; options: of all trainings of bytenmt; decode: options of `translate`;
+    beam: beam size of all rows; noise: whether rows are also measured in int8 on one thread, for
+    speed, and on disturbed sources; tokenize: sacreBLEU's tokenizer; seeds: every row is trained
+    with each of them, as a row NAME@SEED of its own.
     """
 
     name: str = ""
@@ -108,8 +106,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return {row.name: row for row in self.row}
 
     def select_rows(self, names: Sequence[str]) -> list[str]:
-        """Return the rows with some names, or all rows to be run; NAME selects NAME@SEED for every
-        seed.
+        """Return the rows with some names, or all to be run; NAME selects NAME@SEED of every seed.
 
         Raises BytenmtError for an unknown name.
         """
@@ -132,7 +129,10 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return "text" in self.test
 
     def training_arguments(self, row: str, corpora: Path, folder: Path) -> list[str]:
-        """Return the arguments of the command that trains a row. folder: of all rows of the table."""
+        """Return the arguments of a row's training.
+
+        folder: of all rows of the table.
+        """
         one = self.rows[row]
         words = [*self._training(row, corpora, folder, folder / row / "run")]
         if one.minutes:
@@ -192,8 +192,10 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return _each((self.texts | self.rows[row].texts)["src"])
 
     def distilled_files(self, row: str, folder: Path) -> list[Path]:
-        """Return the files of distilled pairs, one per source file; rows with equal teachers share
-        them."""
+        """Return the files of distilled pairs, one per source file.
+
+        Rows with equal teachers share them.
+        """
         name = f"distilled-{'+'.join(Path(name).name for name in self.rows[row].distil)}"
         n = len(self.sources(row))
         return [folder / (f"{name}.tsv" if n == 1 else f"{name}-{i + 1}.tsv") for i in range(n)]

@@ -1,4 +1,4 @@
-"""Score a trained row on the test text; measure its speed, size, and scores on disturbed sources."""
+"""Score a trained row on the test text, disturbed too; measure its speed and size."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from sacrebleu.metrics.chrf import CHRF
 
 from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.loading import Runtime, load_runs
-from bytenmt.decoding.settings import Settings
+from bytenmt.translation.settings import Settings
 from tools.results.recipe import RIVAL, Recipe
 
 PROGRAM = [sys.executable, "-m", "bytenmt"]
 PRECISION = "int8"  # of the shipped models; speed, size and noise are measured in it
-WINDOW, WINDOWS_AT_ONCE = (
-    256,
-    64,
-)  # of language models: bytes of a window, windows read side by side
+WINDOW_BYTES = 256  # of the text of language models
+N_PARALLEL_WINDOWS = 64
 SPEEDS = "text_bytes_per_second_by_batch"
 
 
 def score_row(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, Any]:
-    """Return all figures of a row that need its test text. Raises CalledProcessError, BytenmtError."""
+    """Return all figures of a row that need its test text.
+
+    Raises CalledProcessError, BytenmtError.
+    """
     runs = recipe.runs(row, folder)
     if recipe.is_language_model:
         text = str(corpora / recipe.test["text"])
@@ -65,30 +66,30 @@ def score_row(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str
 
 
 def window_bits(runs: Sequence[Path], file: str) -> float:
-    """Return the bits per byte of a text in windows of WINDOW bytes that are read independently.
+    """Return the bits per byte of a text in windows of WINDOW_BYTES, each read alone.
 
     A byte is predicted from the bytes before it in its window and the one byte before that, as in
     nanoGPT's estimate of its loss, which draws such windows at random.
     """
-    reader, data = (
-        load_runs(runs, EngineSpec(AUTO, "cpu", "fp32")).make_reader(),
-        Path(file).read_bytes(),
-    )
+    scorer = load_runs(runs, EngineSpec(AUTO, "cpu", "fp32")).make_scorer()
+    data = Path(file).read_bytes()
     log_p = 0.0
-    for first in range(0, len(data), WINDOW * WINDOWS_AT_ONCE):
-        starts = range(first, min(len(data), first + WINDOW * WINDOWS_AT_ONCE), WINDOW)
-        readings = reader.score_texts(
-            None, [data[max(0, start - 1) : start + WINDOW] for start in starts]
+    for first in range(0, len(data), WINDOW_BYTES * N_PARALLEL_WINDOWS):
+        starts = range(
+            first, min(len(data), first + WINDOW_BYTES * N_PARALLEL_WINDOWS), WINDOW_BYTES
+        )
+        all_scores = scorer.score_texts(
+            None, [data[max(0, start - 1) : start + WINDOW_BYTES] for start in starts]
         )
         log_p += sum(
-            float(reading.log_p[int(start > 0) :].sum())
-            for start, reading in zip(starts, readings, strict=True)
+            float(one.log_p[int(start > 0) :].sum())
+            for start, one in zip(starts, all_scores, strict=True)
         )
     return -log_p / math.log(2) / max(1, len(data))
 
 
 def text_scores(hypotheses: Path, reference: Path, tokenize: str) -> dict[str, dict[str, Any]]:
-    """Return chrF, BLEU, lower-cased BLEU and exact matches of a file, with sacreBLEU's signatures."""
+    """Return chrF, BLEU, lower-cased BLEU and exact matches, with sacreBLEU's signatures."""
     texts, references = (
         path.read_text(encoding="utf-8").split("\n")[:-1] for path in (hypotheses, reference)
     )

@@ -12,13 +12,12 @@ from bytenmt.evaluation.comparison import read_metrics
 from tools.results.recipe import Recipe, command
 
 Results = Mapping[str, Mapping[str, Any]]  # the contents of row.json by row name
-SCORES = ("bleu", "bleu_lowercased", "chrf", "exact_match")
-MEASURED = ("bytes/s, batch 1", "bytes/s, batch 32", "MB int8")
+SCORE_NAMES = ("bleu", "bleu_lowercased", "chrf", "exact_match")
+MEASURED_COLUMNS = ("bytes/s, batch 1", "bytes/s, batch 32", "MB int8")
 
 
 def table(recipe: Recipe, results: Results, corpora: Path, folder: Path) -> str:
-    """Return the table in Markdown, with the commands of rows that were not run, or not to their
-    end.
+    """Return the table in Markdown, with the commands of rows that are missing or unfinished.
 
     For a row with several seeds it gives the mean and the largest deviation from it.
     """
@@ -28,7 +27,7 @@ def table(recipe: Recipe, results: Results, corpora: Path, folder: Path) -> str:
         else ["BLEU", "BLEU, lower-cased", "chrF", "exact, %"]
     )
     columns = ["", *heads, "valid bits/byte", "parameters", "updates", "minutes"]
-    columns += MEASURED if recipe.noise else ()
+    columns += MEASURED_COLUMNS if recipe.noise else ()
     lines = [f"# {recipe.title}", "", _line(columns), "|---" + "|---:" * (len(columns) - 1) + "|"]
     for name, rows in _by_seed(recipe).items():
         there = [results[row] for row in rows if row in results]
@@ -75,8 +74,7 @@ def _state(folder: Path, row: str) -> str:
 
 
 def _by_seed(recipe: Recipe) -> dict[str, list[str]]:
-    """Group the row names of all seeds by the name of the first; without seeds each row is its own
-    group."""
+    """Group the row names of all seeds by the first's name; a row without seeds is alone."""
     found: dict[str, list[str]] = {}
     for row in recipe.row:
         found.setdefault(row.name.partition("@")[0] if recipe.seeds else row.name, []).append(
@@ -98,7 +96,7 @@ def _cells(recipe: Recipe, seeds: Sequence[Mapping[str, Any]]) -> list[str]:
     if recipe.is_language_model:
         cells = [mean_and_spread(".4f", partial(_bits, which)) for which in (0, -1)]
     else:
-        cells = [mean_and_spread(".2f", partial(_score, key)) for key in SCORES]
+        cells = [mean_and_spread(".2f", partial(_score, key)) for key in SCORE_NAMES]
     cells += [
         ""
         if one["valid_bits_per_byte"] is None
@@ -122,15 +120,13 @@ def _score(key: str, one: Mapping[str, Any]) -> float:
 
 
 def _bits(which: int, one: Mapping[str, Any]) -> float:
-    """Return the bits per byte that `predict` printed: of the stream (which 0) or in windows (which
-    -1)."""
+    """Return the bits per byte that `predict` printed: of the stream (which 0), of windows (-1)."""
     lines = [line for line in one["scores"]["predict"] if line.startswith("bits per byte")]
     return float(lines[which].rpartition(": ")[2].split()[0])
 
 
 def _noise(recipe: Recipe, results: Results) -> list[str]:
-    """Return a table of chrF by share of disturbed source, and the share of clean chrF kept at 10
-    %."""
+    """Return a table of chrF by disturbed share of the source, and the chrF kept at 10 %."""
     shares = list(next(iter(results.values()))["measured"]["chrf_by_noise"])
     head = [
         "chrF, int8, source disturbed",

@@ -50,11 +50,13 @@ def build_specification(model: Transformer, vocabulary: Sequence[str], heads: in
 
 
 def _norm(part: Any, norm: Any) -> None:
-    part.gamma, part.beta = norm.weight.detach().numpy(), norm.bias.detach().numpy()
+    part.gamma = norm.weight.detach().numpy()
+    part.beta = norm.bias.detach().numpy()
 
 
 def _linear(part: Any, weight: torch.Tensor, bias: torch.Tensor) -> None:
-    part.weight, part.bias = weight.detach().numpy(), bias.detach().numpy()
+    part.weight = weight.detach().numpy()
+    part.bias = bias.detach().numpy()
 
 
 def _attention(
@@ -77,7 +79,8 @@ def _attention(
 
 def export(folder: Path, precision: str) -> Path:
     """Convert a run's best weights; return the folder. Raises BytenmtError."""
-    model, pieces = load_model(folder), SubwordModel.load(folder)
+    model = load_model(folder)
+    pieces = SubwordModel.load(folder)
     spec = build_specification(model, pieces.vocabulary(), model.shape.heads)
     spec.validate()
     spec.optimize(quantization=PRECISIONS[precision] if precision != "fp32" else None)

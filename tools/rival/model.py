@@ -13,8 +13,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-UNK, BOS, EOS = 0, 1, 2  # SentencePiece's default ids
-MOST_PIECES = 1024  # maximum length of a source or a target
+# SentencePiece's default ids.
+UNK = 0
+BOS = 1
+EOS = 2
+MAX_PIECES = 1024  # maximum length of a source or a target
 
 
 class TransformerShape(NamedTuple):
@@ -36,7 +39,8 @@ class Transformer(nn.Module):
 
     def __init__(self, shape: TransformerShape) -> None:
         super().__init__()
-        self.shape, d = shape, shape.d_model
+        self.shape = shape
+        d = shape.d_model
         sizes = (d, shape.heads, shape.d_inner, shape.dropout)
         encoder = nn.TransformerEncoderLayer(*sizes, batch_first=True, norm_first=True)
         decoder = nn.TransformerDecoderLayer(*sizes, batch_first=True, norm_first=True)
@@ -49,7 +53,7 @@ class Transformer(nn.Module):
             # The paper has no dropout of inner units, which would take a quarter of the time.
             layer.dropout = nn.Identity()
         self.dropout = nn.Dropout(shape.dropout)
-        self.register_buffer("positions", sinusoids(MOST_PIECES, d), persistent=False)
+        self.register_buffer("positions", sinusoids(MAX_PIECES, d), persistent=False)
         for parameter in self.parameters():  # PyTorch's stacks start as copies of one layer
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
@@ -91,8 +95,7 @@ class Transformer(nn.Module):
 
 
 def sinusoids(n: int, d: int) -> Tensor:
-    """Return the encodings (n, d) of positions 1 to n: d/2 sines of falling frequency, then their
-    cosines.
+    """Return the encodings (n, d) of positions 1 to n: d/2 sines of falling frequency, d/2 cosines.
 
     Frequencies fall from 1 to 1/10,000.
     """
@@ -103,8 +106,7 @@ def sinusoids(n: int, d: int) -> Tensor:
 
 
 def stacked_projections(model: Transformer) -> dict[nn.Parameter, int]:
-    """Return the hidden matrices with the number of projections in each: 3 for query, key and
-    value."""
+    """Return hidden matrices with the number of their projections: 3 for query, key and value."""
     return {
         parameter: 3 if name.endswith("in_proj_weight") else 1
         for name, parameter in model.named_parameters()

@@ -14,12 +14,10 @@ from bytenmt.config.schema import AUGMENTATIONS, DataConfig
 from bytenmt.errors import BytenmtError, CheckpointError
 from tools.rival.model import Transformer, TransformerShape
 
-CONFIG, BEST, CHECKPOINT, METRICS = (
-    "config.json",
-    "best.safetensors",
-    "checkpoint.pt",
-    "metrics.jsonl",
-)
+CONFIG = "config.json"
+BEST = "best.safetensors"
+CHECKPOINT = "checkpoint.pt"
+METRICS = "metrics.jsonl"
 
 
 class Recipe(NamedTuple):
@@ -83,7 +81,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add an option for each field of a recipe."""
     for name, default in Recipe()._asdict().items():
         option = "--" + name.replace("_", "-")
-        kind, choices = type(default), CHOICES.get(name)
+        kind = type(default)
+        choices = CHOICES.get(name)
         parser.add_argument(
             option, type=kind, default=default, choices=choices, help="(%(default)s)"
         )
@@ -103,7 +102,7 @@ class RunInfo(NamedTuple):
             values: dict[str, Any] = json.loads((folder / CONFIG).read_bytes())
             return cls(Recipe(**values["recipe"]), values["n_pieces"], values["parameters"])
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise CheckpointError(f"{folder} is no rival's run: {error}") from None
+            raise CheckpointError(f"{folder} is not a run of the rival: {error}") from None
 
     def to_json(self) -> str:
         """Return the text of the file."""

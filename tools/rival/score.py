@@ -1,5 +1,4 @@
-"""Translate a test text with an exported rival, by CTranslate2, and measure quality, speed and
-size.
+"""Translate a test text with an exported rival by CTranslate2; measure quality, speed, size.
 
     python tools/rival/score.py runs/rival --src test.en --ref test.de --json rival.json
     python tools/rival/score.py runs/rival --precision fp32 --src test.en -o test.hyp
@@ -31,9 +30,9 @@ from tools.rival.recipe import RunInfo, read_metrics
 from tools.rival.text import PIECES, SubwordModel, read_lines
 
 PRECISIONS = {"int8": "int8", "fp32": "float32"}  # CTranslate2's names
-MOST_DECODED = 256  # maximum pieces of a translation
+MAX_DECODED_PIECES = 256  # maximum pieces of a translation
 EOS_PIECE = "</s>"
-ROUNDS = 3
+N_ROUNDS = 3
 
 
 def export_folder(run: Path, precision: str) -> Path:
@@ -55,7 +54,7 @@ class Translator:
         beam: int = 1,
         batch: int = 32,
         threads: int = 1,
-        most: int = MOST_DECODED,
+        most: int = MAX_DECODED_PIECES,
     ) -> None:
         folder = export_folder(run, precision)
         if not folder.is_dir():
@@ -90,7 +89,7 @@ def text_bytes_per_second(translator: Translator, lines: Sequence[str], batch: i
     """
     parts = [[line] for line in lines] if batch == 1 else [list(lines)]
     best = 0.0
-    for _ in range(ROUNDS):
+    for _ in range(N_ROUNDS):
         started = time.perf_counter()
         texts = [text for part in parts for text in translator.translate(part)]
         seconds = time.perf_counter() - started
@@ -100,7 +99,8 @@ def text_bytes_per_second(translator: Translator, lines: Sequence[str], batch: i
 
 def scores(args: argparse.Namespace) -> dict[str, Any]:
     """Return all figures. Raises BytenmtError."""
-    sources, references = read_lines(args.src), read_lines(args.ref)
+    sources = read_lines(args.src)
+    references = read_lines(args.ref)
     if len(sources) != len(references):
         raise DataError(
             f"{len(sources)} source and {len(references)} reference lines: expected as many"
@@ -113,9 +113,11 @@ def scores(args: argparse.Namespace) -> dict[str, Any]:
     def translator(batch: int) -> Translator:
         return Translator(args.folder, args.precision, args.beam, batch, args.threads)
 
-    stored, whole = RunInfo.load(args.folder), translator(32)
+    stored = RunInfo.load(args.folder)
+    whole = translator(32)
     clean = text_scores(whole.translate(sources), references)
-    encoded, letters = [line.encode() for line in sources], Letters.from_texts(sources)
+    encoded = [line.encode() for line in sources]
+    letters = Letters.from_texts(sources)
     noise = {}
     for share in args.noise:
         noisy = [line.decode() for line in noisy_lines(encoded, share, letters, NOISE_SEED)]

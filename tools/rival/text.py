@@ -19,8 +19,9 @@ from torch import Tensor
 from bytenmt.config.schema import DataConfig
 from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.batches import batches
-from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.epoch_plan import epoch_plan
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.errors import BytenmtError, DataError
 from tools.extras import import_package
 from tools.rival.model import BOS, EOS
@@ -40,8 +41,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def train_pieces(lines: Iterable[str], size: int, kind: str) -> bytes:
-    """Train a SentencePiece model of at most `size` pieces, including 256 bytes, shared by both
-    sides.
+    """Train a SentencePiece model of at most `size` pieces, with 256 bytes, shared by both sides.
 
     kind: unigram or bpe. Raises BytenmtError where the text is too small.
     """
@@ -70,11 +70,12 @@ class TrainingText:
         """Open the files. Raises BytenmtError where they cannot be read."""
         self._corpus = ParallelCorpus.open_all(files, data.max_source_bytes, data.max_target_bytes)
         self._corpus.require_pairs()
-        self._augmenter, self._seed = Augmenter(self._corpus, data, seed), seed
+        self._augmenter = Augmenter(self._corpus, data, seed)
+        self._seed = seed
         self.is_fixed = not data.augmentations and all(one.weight == 1 for one in files)
 
     def lines(self, epoch: int) -> tuple[list[str], list[str]]:
-        """Return the sources and the targets of an epoch; all epochs are the same where is_fixed."""
+        """Return an epoch's sources and targets; all epochs are the same where is_fixed."""
         if self.is_fixed:
             order = range(len(self._corpus))
             sides = [
@@ -82,7 +83,8 @@ class TrainingText:
                 for side in (self._corpus.source, self._corpus.target)
             ]
             return sides[0], sides[1]
-        sources, targets = [], []
+        sources = []
+        targets = []
         corpus = self._augmenter.corpus(epoch)
         plan = epoch_plan(
             corpus.source_lengths,
@@ -196,8 +198,7 @@ def make_batch(pairs: SubwordPairs, rows: Sequence[int]) -> Batch:
 
 
 def pad_ids(lines: Sequence[Ids]) -> tuple[Tensor, Tensor]:
-    """Return n lines of ids padded with EOS, (n, longest) int64, and a bool mask that is true at
-    the ids."""
+    """Return n lines of ids padded with EOS, (n, longest) int64, and a bool mask of the ids."""
     lengths = np.array([len(line) for line in lines])
     real = np.arange(lengths.max()) < lengths[:, None]
     ids = np.full(real.shape, EOS, np.int64)

@@ -1,8 +1,7 @@
-"""Train a subword Transformer on the same pairs as bytenmt, for as many updates or minutes.
+r"""Train a subword Transformer on the same pairs as bytenmt, for as many updates or minutes.
 
-    python tools/rival/train.py --src train.en --tgt train.de --valid-src valid.en --valid-tgt
-    valid.de \\
-        -o runs/rival --max-minutes 60 --threads 1
+    python tools/rival/train.py --src train.en --tgt train.de \
+        --valid-src valid.en --valid-tgt valid.de -o runs/rival --max-minutes 60 --threads 1
 
 The common alternative to bytenmt: SentencePiece, PyTorch's own layers (pre-norm), AdamW with
 warm-up and a cosine schedule that ends with the budget, label smoothing, dropout, a moving average
@@ -35,11 +34,11 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from bytenmt.data.corpus import PairFiles
 from bytenmt.data.epoch_plan import epoch_plan
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.training.optim import MovingAverage, Muon
-from tools.rival.model import MOST_PIECES, Transformer, stacked_projections
+from tools.rival.model import MAX_PIECES, Transformer, stacked_projections
 from tools.rival.recipe import (
     BEST,
     CHECKPOINT,
@@ -90,8 +89,10 @@ class Run:
     """A training, new or resumed from its checkpoint. Limits of 0 are none."""
 
     def __init__(self, folder: Path, recipe: Recipe, max_updates: int, max_minutes: float) -> None:
-        self.folder, self.recipe = folder, recipe
-        self.max_updates, self.max_minutes = max_updates, max_minutes
+        self.folder = folder
+        self.recipe = recipe
+        self.max_updates = max_updates
+        self.max_minutes = max_minutes
         # Numbers of the checkpoint: updates, the place in the text, seconds, and the best
         # validation.
         self.progress = {"update": 0, "epoch": 0, "batch": 0, "seconds": 0.0, "best": math.inf}
@@ -109,7 +110,8 @@ class Run:
             raise CheckpointError(f"--resume: {self.folder / CONFIG} has another recipe")
         if not resume and (self.folder / CHECKPOINT).exists():
             raise CheckpointError(
-                f"{self.folder} already holds a run: continue it with --resume, or give another folder"
+                f"{self.folder} already holds a run: continue it with --resume, or give another"
+                " folder"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
         if not resume:
@@ -118,7 +120,7 @@ class Run:
             (self.folder / PIECES).write_bytes(found)
         self._pieces = pieces = SubwordModel.load(self.folder)
         sides = [read_lines(file) for file in valid]
-        self.valid = read_pairs(sides[0], sides[1], pieces, MOST_PIECES - 1)
+        self.valid = read_pairs(sides[0], sides[1], pieces, MAX_PIECES - 1)
         torch.manual_seed(self.recipe.seed)
         self.model = Transformer(self.recipe.shape(len(pieces)))
         self.optimizer = build_optimizer(self.model, self.recipe)
@@ -142,9 +144,9 @@ class Run:
         return min(1.0, max(shares))
 
     def rate(self) -> float:
-        """Return the learning rate of the next update: linear warm-up, then a cosine to zero at the
-        limit."""
-        update, warmup = self.progress["update"] + 1, max(1, self.recipe.warmup_updates)
+        """Return the rate of the next update: linear warm-up, then a cosine down to the limit."""
+        update = self.progress["update"] + 1
+        warmup = max(1, self.recipe.warmup_updates)
         factor = 0.5 * (1 + math.cos(math.pi * self.fraction_done()))
         return self.recipe.lr * (update / warmup if update < warmup else factor)
 
@@ -183,9 +185,11 @@ class Run:
 
     def _update(self) -> None:
         """Train on the next batch."""
-        progress, recipe = self.progress, self.recipe
+        progress = self.progress
+        recipe = self.recipe
         if progress["batch"] == self.plan.n_batches:
-            progress["epoch"], progress["batch"] = progress["epoch"] + 1, 0
+            progress["epoch"] = progress["epoch"] + 1
+            progress["batch"] = 0
             self._read_epoch()
         started = time.monotonic()
         data = make_batch(self.pairs, self.plan.batch(int(progress["batch"])).tolist())
@@ -200,20 +204,24 @@ class Run:
         if recipe.clip_norm:
             nn.utils.clip_grad_norm_(self.model.parameters(), recipe.clip_norm)
         self.optimizer.step()
-        progress["update"], progress["batch"] = progress["update"] + 1, progress["batch"] + 1
+        progress["update"] = progress["update"] + 1
+        progress["batch"] = progress["batch"] + 1
         self.average.add(int(progress["update"]))
         self.nats.append(nats)
         self.n_bytes += data.n_bytes
         progress["seconds"] += time.monotonic() - started
 
     def _write_record(self) -> None:
-        """Write a record of the updates since the last one. Raises BytenmtError if training has
-        diverged."""
+        """Write a record of the updates since the last one.
+
+        Raises BytenmtError if training has diverged.
+        """
         bits = float(torch.stack(self.nats).double().sum()) / math.log(2) / max(1, self.n_bytes)
         if not math.isfinite(bits):
             raise BytenmtError("training has diverged (the loss is not a number): lower --lr")
         self._write("train_bits_per_byte", bits)
-        self.nats, self.n_bytes = [], 0
+        self.nats = []
+        self.n_bytes = 0
 
     def _write(self, name: str, value: float) -> None:
         """Append a record to the metrics and print it."""
@@ -239,8 +247,7 @@ class Run:
         self._write("valid_bits_per_byte", bits)
 
     def _save(self) -> None:
-        """Write a checkpoint with all state that a resume needs, including the random number
-        generator."""
+        """Write a checkpoint with all that a resume needs, such as the random generator's state."""
         whole: dict[str, Any] = {
             "progress": self.progress,
             "model": self.model.state_dict(),
@@ -266,8 +273,10 @@ class Run:
 
 
 def build_optimizer(model: Transformer, recipe: Recipe) -> torch.optim.Optimizer:
-    """Build AdamW, or Muon for the hidden matrices with AdamW for the rest; vectors have no weight
-    decay."""
+    """Build AdamW, or Muon for hidden matrices and AdamW for the rest.
+
+    Vectors have no weight decay.
+    """
     maps = stacked_projections(model) if recipe.optimizer == "muon" else {}
     rest = [p for p in model.parameters() if p not in maps]
     groups: list[dict[str, Any]] = [

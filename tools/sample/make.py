@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-LONGEST = 60  # bytes of a line, either language
+MAX_LINE_BYTES = 60  # bytes of a line, either language
 HELD_OUT = {"valid": 500, "test": 500}  # pairs
 PERCENT_HELD_OUT = 7  # percentage of the values in each of the two held-out sets
 Line = tuple[str, str]  # the same text in Korean and in English
@@ -38,7 +38,7 @@ def table(text: str) -> tuple[Line, ...]:
 DIGITS = words("_ 일 이 삼 사 오 육 칠 팔 구")
 NATIVE_ONES = words("_ 한 두 세 네 다섯 여섯 일곱 여덟 아홉")
 NATIVE_TENS = words("_ 열 스물 서른 마흔 쉰 예순 일흔 여든 아흔")
-SMALL = words(
+SMALL_NUMBERS = words(
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
     "fifteen sixteen seventeen eighteen nineteen"
 )
@@ -63,7 +63,7 @@ HOURS_OF_DAY = (
 )
 # Closed classes with too few words to hold any of them out; every line also has a value that
 # decides its set.
-CLOSED = {
+CLOSING_TIMES = {
     "weekday": WEEKDAYS,
     "month": tuple((f"{number}월", name) for number, name in enumerate(MONTHS, 1)),
     "season": table("봄 = spring | 여름 = summer | 가을 = autumn | 겨울 = winter"),
@@ -76,7 +76,7 @@ CLOSED = {
         "| 3박 4일 = 4 days and 3 nights | 4박 5일 = 5 days and 4 nights"
     ),
 }
-BARE = table("{x} = {x}")  # {x} is the value as its form writes it
+PLAIN_FORMS = table("{x} = {x}")  # {x} is the value as its form writes it
 TIMES = table(
     "{x} = {x} | {x}까지 = by {x} | {x}부터 = from {x} | 매일 {x} = every day at {x}"
     "| 내일 {x} = {x} tomorrow | {weekday} {x} = {x} on {weekday}"
@@ -102,7 +102,8 @@ COUNTED = table(
     "| 커피 {x}잔 = {x} cups of coffee | 나무 {x}그루 = {x} trees | 물 {x}병 = {x} bottles of water"
 )
 CROWDS = table(
-    "{x}명 = {x} people | {x}마리 = {x} animals | {x}그루 = {x} trees | {x}개 = {x} items| {x}장 = {x} sheets"
+    "{x}명 = {x} people | {x}마리 = {x} animals | {x}그루 = {x} trees | {x}개 = {x} items|"
+    " {x}장 = {x} sheets"
 )
 SPANS = table("{x} 동안 = for {x} | {x} 뒤 = in {x} | {x} 전 = {x} ago")
 WHILES = (
@@ -157,8 +158,8 @@ def english(number: int) -> str:
             rest = f" {english(number % size)}" if number % size else ""
             return f"{english(number // size)} {word}{rest}"
     if number < 20:
-        return SMALL[number]
-    return TENS[number // 10] + (f"-{SMALL[number % 10]}" if number % 10 else "")
+        return SMALL_NUMBERS[number]
+    return TENS[number // 10] + (f"-{SMALL_NUMBERS[number % 10]}" if number % 10 else "")
 
 
 def ordinal(number: int) -> str:
@@ -191,11 +192,12 @@ def clock24(hour: int, minute: int) -> Line:
 
 
 def clock_words(hour: int, minute: int) -> Line | None:
-    """Write a value like 오후 세 시 사십 분, three forty in the afternoon; 세 시 반, half past three."""
+    """Write a value like 오후 세 시 사십 분, three forty in the afternoon; 반: half past."""
     if hour in (0, 12):
         return None
     part, phrase = next((here, there) for end, here, there in HOURS_OF_DAY if hour < end)
-    korean, name = f"{part} {native(hour % 12)} 시", english(hour % 12)
+    korean = f"{part} {native(hour % 12)} 시"
+    name = english(hour % 12)
     if minute == 30:
         return f"{korean} 반", f"half past {name} {phrase}"
     if minute:
@@ -205,7 +207,7 @@ def clock_words(hour: int, minute: int) -> Line | None:
 
 
 def clock_before(hour: int, minute: int) -> Line | None:
-    """Write a value like 오후 네 시 십 분 전, ten to four in the afternoon: the 50 minutes past three."""
+    """Write a value like 오후 네 시 십 분 전, ten to four in the afternoon: 50 past three."""
     following = clock_words((hour + 1) % 24, 0)
     if following is None or minute not in (40, 45, 50, 55):
         return None
@@ -217,7 +219,8 @@ def clock_range(*times: int) -> Line | None:
     """Write a value like 오전 9시부터 오후 6시까지, from 9 a.m. to 6 p.m."""
     if times[:2] >= times[2:]:
         return None
-    (start, since), (end, until) = clock12(*times[:2]), clock12(*times[2:])
+    (start, since) = clock12(*times[:2])
+    (end, until) = clock12(*times[2:])
     return f"{start}부터 {end}까지", f"from {since} to {until}"
 
 
@@ -261,13 +264,15 @@ def day_year_words(year: int, month: int, day: int) -> Line:
 
 def day_clock12(month: int, day: int, hour: int, minute: int) -> Line:
     """Write a value like 11월 21일 오후 3시 40분, 3:40 p.m. on November 21."""
-    (day_here, day_there), (here, there) = day_of(month, day), clock12(hour, minute)
+    (day_here, day_there) = day_of(month, day)
+    (here, there) = clock12(hour, minute)
     return f"{day_here} {here}", f"{there} on {day_there}"
 
 
 def day_clock24(month: int, day: int, hour: int, minute: int) -> Line:
     """Write a value like 11월 21일 15시 40분, 15:40 on November 21."""
-    (day_here, day_there), (here, there) = day_of(month, day), clock24(hour, minute)
+    (day_here, day_there) = day_of(month, day)
+    (here, there) = clock24(hour, minute)
     return f"{day_here} {here}", f"{there} on {day_there}"
 
 
@@ -289,8 +294,7 @@ def number_words(number: int) -> Line | None:
 
 
 def number_myriads(number: int) -> Line | None:
-    """Write a value like 1만 2500, 12,500 (before a counter); two digits are the counted things'
-    own."""
+    """Write a value like 1만 2500, 12,500 (before a counter), or two digits of the things."""
     if number < 100:
         return None
     return myriads(number) if number >= 10_000 else f"{number:,}", f"{number:,}"
@@ -326,7 +330,7 @@ def decimal_words(tenths: int) -> Line:
     whole, rest = divmod(tenths, 10)
     if not rest:
         return f"{sino(whole)} ", english(whole)
-    return f"{sino(whole)} 점 {DIGITS[rest]} ", f"{english(whole)} point {SMALL[rest]}"
+    return f"{sino(whole)} 점 {DIGITS[rest]} ", f"{english(whole)} point {SMALL_NUMBERS[rest]}"
 
 
 def parts(*amounts: tuple[int, str, str]) -> Line:
@@ -342,7 +346,7 @@ def span(hours: int, minutes: int) -> Line:
 
 
 def span_words(hours: int, minutes: int) -> Line:
-    """Write a value like 두 시간 이십 분, two hours and twenty minutes; 두 시간 반, two and a half hours."""
+    """Write a value like 두 시간 이십 분, two hours and twenty minutes; 반: and a half."""
     if hours and minutes == 30:
         return f"{native(hours)} 시간 반", f"{english(hours)} and a half hours"
     here = [f"{native(hours)} 시간"] * bool(hours) + [f"{sino(minutes)} 분"] * bool(minutes)
@@ -402,7 +406,7 @@ class Form(NamedTuple):
     weight: int
     kinds: str
     write: Callable[..., Line | None]
-    frames: tuple[Line, ...] = BARE
+    frames: tuple[Line, ...] = PLAIN_FORMS
 
 
 FORMS = (
@@ -485,7 +489,7 @@ def draw_value(random: Random, kind: str, side: str) -> Value:
 def add_carrier_phrase(random: Random, frames: Sequence[Line], line: Line) -> Line:
     """Return the line inside a random carrier phrase."""
     korean, english = random.choice(frames)
-    closed = {name: random.choice(pairs) for name, pairs in CLOSED.items()}
+    closed = {name: random.choice(pairs) for name, pairs in CLOSING_TIMES.items()}
     here = korean.format(x=line[0], **{name: pair[0] for name, pair in closed.items()})
     return here, english.format(x=line[1], **{name: pair[1] for name, pair in closed.items()})
 
@@ -502,14 +506,16 @@ def make_side(side: str, count: int, seed: int) -> list[Pair]:
         if line is None:
             continue
         line = add_carrier_phrase(random, form.frames, line)
-        if max(len(text.encode()) for text in line) <= LONGEST:
+        if max(len(text.encode()) for text in line) <= MAX_LINE_BYTES:
             pairs.setdefault(line, Pair(*line, form.family, values))
     return list(pairs.values())
 
 
 def make_sample(seed: int = 1, pairs: int = 20_000) -> dict[str, list[Pair]]:
-    """Return the three sets. Raises ValueError if two lines of one language share a line of the
-    other."""
+    """Return the three sets.
+
+    Raises ValueError if two lines of one language share a line of the other.
+    """
     sides = {"train": pairs, **HELD_OUT}
     sample = {side: make_side(side, count, seed) for side, count in sides.items()}
     every = [pair for side in sample.values() for pair in side]

@@ -25,19 +25,18 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
 
 from bytenmt.documents import formats  # noqa: E402
-from bytenmt.documents.lines import is_icu_message  # noqa: E402
 from bytenmt.documents.translation import LineTranslation, lines_to_translate, translate  # noqa: E402
 from bytenmt.documents.unit import Document, ReadOptions, Unit  # noqa: E402
+from bytenmt.documents.words import is_icu_message  # noqa: E402
 from bytenmt.errors import DataError  # noqa: E402
-from tools.verify.made_up_translations import capitals, codes_of, moved, tree_of  # noqa: E402
+from tools.verify.made_up_translations import (  # noqa: E402
+    WITH_CODES,
+    capitals,
+    codes_of,
+    moved,
+    tree_of,
+)
 
-WITH_CODES = (
-    "xliff",
-    "tmx",
-    "html",
-    "fluent",
-    "docx",
-)  # whose codes are found again in any translation
 COUNT = re.compile(r"(\d+) (units|translated|to review)\b")
 
 
@@ -66,7 +65,7 @@ def problems(data: bytes, options: ReadOptions) -> Iterator[str]:
     """Yield what is wrong with a file. Raises DataError if it is refused."""
     name = options.format
     # Without a pair of languages no declaration of one changes.
-    unpaired = options if name == "tmx" else options._replace(pair=None)
+    unpaired = options if formats.FORMATS[name].needs_pair else options._replace(pair=None)
     try:
         once = formats.read(data, unpaired).dump()
     except DataError as error:
@@ -99,11 +98,14 @@ def problems(data: bytes, options: ReadOptions) -> Iterator[str]:
 def translated(
     path: Path, options: ReadOptions, model: Path, folder: Path
 ) -> tuple[Counter[str], list[str]]:
-    """Translate a file with the command; return its counts and what is wrong. The notes go beside
-    it."""
+    """Translate a file with the command; return its counts and its faults.
+
+    The notes go beside it.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     out = folder / path.name
-    column = ["--column", options.column or "1"] if options.format in ("csv", "tsv") else []
+    has_column = formats.FORMATS[options.format].needs_column
+    column = ["--column", options.column or "1"] if has_column else []
     command = [
         sys.executable,
         "-m",
@@ -139,9 +141,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("translated"))
     parser.add_argument("--column", default="source", help="of tables")
     given = parser.parse_args()
-    suffixes = {
-        one: name for name in given.format or formats.FORMATS for one in formats.FORMATS[name][1]
-    }
+    names = given.format or formats.FORMATS
+    suffixes = {suffix: name for name in names for suffix in formats.FORMATS[name].suffixes}
     totals: dict[str, Counter[str]] = {}
     for path in sorted(
         path for folder in given.folders for path in folder.rglob("*") if path.is_file()

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-LARGEST = 6  # number of packages whose sizes are printed
+N_LARGEST_PACKAGES = 6  # number of packages whose sizes are printed
 Step = tuple[str, list[str], bool]  # description, arguments, whether it works without PyTorch
 
 
@@ -44,8 +44,7 @@ def main() -> None:
 
 
 def build_wheel(folder: Path) -> Path:
-    """Build the source distribution, and the wheel from it, so that both are complete; return the
-    wheel."""
+    """Build the source distribution, and from it the wheel, so that both are complete."""
     tools = folder / "tools"
     subprocess.run([sys.executable, "-m", "venv", str(tools)], check=True)
     pip = [str(tools / "bin" / "python"), "-m", "pip", "install", "--quiet", "build"]
@@ -124,7 +123,7 @@ def sizes(place: Path) -> Sequence[str]:
     """Return the size of an environment and of its largest packages, without Python's own."""
     packages = next(place.glob("lib/python*/site-packages"))
     found = {one.name: size(one) for one in packages.iterdir() if not one.name.startswith("pip")}
-    largest = sorted(found, key=lambda name: -found[name])[:LARGEST]
+    largest = sorted(found, key=lambda name: -found[name])[:N_LARGEST_PACKAGES]
     return [
         f"{sum(found.values()) / 1e6:.0f} MB",
         *(f"{name} {found[name] / 1e6:.0f}" for name in largest),

@@ -1,8 +1,10 @@
 """Record outputs of the package on one commit, and compare those of another commit with them.
 
-    python tools/verify/oracles.py record FOLDER           on the commit before a restructuring
-    python tools/verify/oracles.py compare FOLDER          on a later commit; exits with 1 if
-    anything differs python tools/verify/oracles.py compare FOLDER --only cpu trainings
+    # on the commit before a restructuring
+    python tools/verify/oracles.py record FOLDER
+    # on a later commit; exits with 1 if anything differs
+    python tools/verify/oracles.py compare FOLDER
+    python tools/verify/oracles.py compare FOLDER --only cpu trainings
 
 `record` trains small models of all architectures, stores them and all inputs in FOLDER, and writes
 the outputs of the package to FOLDER/SECTION.json; sections that are recorded already are kept.
@@ -63,7 +65,7 @@ def load_translator(
 
 
 def load_runtime(run: Path, engine: str, threads: int) -> Any:
-    """Return loaded runs, whose reader scores texts and whose attention aligns them, in fp32."""
+    """Return loaded runs, whose scorer scores texts and whose attention aligns them, in fp32."""
     from bytenmt.decoding.interface import EngineSpec
     from bytenmt.decoding.loading import load_runs
 
@@ -97,7 +99,8 @@ def run_command(*arguments: object) -> str:
     """Run a command in this process and return its stdout."""
     from bytenmt.cli.main import main
 
-    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    err = io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         main.main([str(argument) for argument in arguments], standalone_mode=False)
     out.flush()
@@ -184,7 +187,8 @@ def write_inputs(folder: Path) -> None:
     words = [("red", "rot"), ("green", "grün"), ("open", "offen"), ("new", "neu")]
 
     def pair() -> tuple[str, str]:
-        noun, word = generator.choice(nouns), generator.choice(words)
+        noun = generator.choice(nouns)
+        word = generator.choice(words)
         item = generator.choice(["", " 7", " 3.1", " {name}", " <b>x</b>", " www.x.org", " %s"])
         mark = generator.choice([".", "!", "…"])
         return f"The {noun[0]}{item} is {word[0]}{mark}", f"Das {noun[1]}{item} ist {word[1]}{mark}"
@@ -286,20 +290,21 @@ def reading_outputs(folder: Path, engine: str) -> Iterator[tuple[str, Output]]:
     for name, model in MODELS.items():
         runtime = load_runtime(folder / "models" / name, engine, 1)
         given = sources if model.source else None
-        read = runtime.make_reader().score_texts(given, [text + b"\xff" for text in texts])
+        read = runtime.make_scorer().score_texts(given, [text + b"\xff" for text in texts])
         yield (
             f"{engine} | {name} | scores",
             [[one.log_p.tolist(), one.rank.tolist()] for one in read],
         )
         for number, attention in enumerate(
-            runtime.make_attention_readers() if model.source else ()
+            runtime.make_attention_scorers() if model.source else ()
         ):
             layers = attention.attention_weights(list(zip(sources, texts, strict=True)))
             weights = [{str(layer): part.tolist() for layer, part in one.items()} for one in layers]
             yield f"{engine} | {name} | alignment {number}", weights
     name = "torch" if engine == "pytorch" else "numba"
     for model_name in ("seq2seq-text", "convs2s-text"):
-        run, on = bytenmt.Run(folder / "models" / model_name), {"engine": name, "device": "cpu"}
+        run = bytenmt.Run(folder / "models" / model_name)
+        on = {"engine": name, "device": "cpu"}
         found = run.surprisal((inputs / "train.de").read_text(encoding="utf-8")[:700], **on)
         yield f"{engine} | {model_name} | bits", [part.tolist() for part in found]
         for number, sampling in enumerate(({}, {"temperature": 0.6, "top_k": 9}, {"top_p": 0.8})):
@@ -309,7 +314,8 @@ def reading_outputs(folder: Path, engine: str) -> Iterator[tuple[str, Output]]:
 
 def command_outputs(folder: Path) -> Iterator[tuple[str, Output]]:
     """Run commands whose output is JSON or a table."""
-    inputs, models = folder / "inputs", folder / "models"
+    inputs = folder / "inputs"
+    models = folder / "models"
     fixed = ["--engine", "numba", "--threads", "1"]
     jsonl = ["--format", "jsonl", "--alignment", "--max-len-b", "20", *fixed]
     for name in ("bahdanau", "convs2s"):
@@ -367,8 +373,7 @@ def digest(arrays: Sequence[Any]) -> str:
 
 
 def run_digest(run: Path) -> dict[str, str]:
-    """Return a hash of each tensor in a run's checkpoint files, by the file's kind and the tensor's
-    name."""
+    """Return a hash of each tensor in a run's checkpoint files, by kind of file and tensor name."""
     found: dict[str, str] = {}
     trainer = safetensors.torch.save(trainer_tensors(run))
     for kind, data in (("weights", (run / "last.safetensors").read_bytes()), ("trainer", trainer)):
@@ -383,7 +388,8 @@ def run_digest(run: Path) -> dict[str, str]:
 
 def training_outputs(folder: Path) -> Iterator[tuple[str, Output]]:
     """Train small models, and resume trainings that were interrupted."""
-    scratch, inputs = scratch_folder(folder), folder / "inputs"
+    scratch = scratch_folder(folder)
+    inputs = folder / "inputs"
     for name, model in MODELS.items():
         metrics = train(scratch / name, inputs, model, UPDATES["trainings"])
         bits = [
@@ -486,8 +492,10 @@ def commit() -> str:
 
 def compare(folder: Path, sections: Sequence[str], show: int) -> int:
     """Compare this commit's outputs with those recorded, and return the number that differ."""
-    different, ties = list[tuple[str, str]](), list[tuple[str, str]]()
-    n_outputs, gone = 0, 0
+    different = list[tuple[str, str]]()
+    ties = list[tuple[str, str]]()
+    n_outputs = 0
+    gone = 0
     for section in sections:
         expected = json.loads((folder / f"{section}.json").read_text(encoding="utf-8"))
         outputs = compute(folder, section)
@@ -509,7 +517,7 @@ def compare(folder: Path, sections: Sequence[str], show: int) -> int:
     recorded = (folder / "commit").read_text(encoding="utf-8").strip()
     print(
         f"{n_outputs} outputs of {commit()} compared with {recorded}:"
-        f" {len(different)} different, {len(ties)} ties, {gone} recorded ones of searches that exist no more"
+        f" {len(different)} different, {len(ties)} ties, {gone} recorded ones of removed searches"
     )
     return len(different)
 
@@ -557,6 +565,7 @@ def are_ties(expected: Output, found: Output) -> bool:
 
 
 def main() -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", choices=("record", "compare"))
     parser.add_argument("folder", type=Path)

@@ -6,8 +6,8 @@ Prints, for 32 connections, the answers, also for each second of the server's CP
 more on a busy machine), the errors, and the 50th and 95th percentile of the response times:
 
     load      alone, for --seconds; the other phases take a third of that
-    uploads   beside 64 clients that upload files which are slow to read, each from an address of
-    its own unread    beside 200 event streams of long texts whose clients never read
+    uploads   beside 64 clients, each with its own address, that upload files which are slow to read
+    unread    beside 200 event streams of long texts whose clients never read
 
 Then it uploads documents that are hostile by their structure, and sends SIGTERM beside 32 clients
 and counts the requests that were accepted and not answered. Fails where an honest request fails, a
@@ -39,8 +39,10 @@ if __name__ == "__main__":
 
 from tools.served import ServerProcess, run_server
 
-N_CLIENTS, N_UPLOADING, N_UNREAD = 32, 64, 200
-PATIENCE = 60.0  # timeout of an honest request, in seconds
+N_CLIENTS = 32
+N_UPLOADING = 64
+N_UNREAD = 200
+PATIENCE_SECONDS = 60.0  # timeout of an honest request, in seconds
 HEALTH_SECONDS = 1.0
 LINES = [
     "Where is the next station?",
@@ -81,13 +83,14 @@ POWERS = (
     f'msgid ""\nmsgstr "Plural-Forms: nplurals=2; plural={"n*" * 900}n;\\n"\n\n'
     'msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\n'
 )
+SEGMENT = "<tmx><body><tu><tuv><seg>%s</seg></tuv></tu></body></tmx>"
 OUTSIDE = '<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]>'
 # Name and bytes of files that are hostile by their structure.
 DOCUMENTS: list[tuple[str, bytes]] = [
     ("entities.xlf", f'{BOMB}<xliff version="1.2"><file><body>&e11;'.encode()),
-    ("entities.tmx", f"{BOMB}<tmx><body><tu><tuv><seg>&e11;</seg></tuv></tu></body></tmx>".encode()),
+    ("entities.tmx", f"{BOMB}{SEGMENT % '&e11;'}".encode()),
     ("entities.xml", f'{BOMB}<resources><string name="a">&e11;</string></resources>'.encode()),
-    ("outside.tmx", f"{OUTSIDE}<tmx><body><tu><tuv><seg>&e;</seg></tuv></tu></body></tmx>".encode()),
+    ("outside.tmx", f"{OUTSIDE}{SEGMENT % '&e;'}".encode()),
     ("outside.html", f"{OUTSIDE}<p>&e;</p>".encode()),
     ("deep.html", b"<div>" * 300_000 + b"a"),
     ("deep.json", b"[" * 300_000 + b'"a"' + b"]" * 300_000),
@@ -102,17 +105,15 @@ DOCUMENTS: list[tuple[str, bytes]] = [
     ("powers.po", POWERS.encode()),
     ("long.srt", b"1\n00:00:00,000 --> 00:00:01,000\n" + b"<" * 1_500_000),
     ("quotes.csv", b'"' * 100_000),
-]  # fmt: skip
+]
 
 
 class Client:
     """A connection that is kept open. number: its loopback address."""
 
     def __init__(self, server: ServerProcess, number: int = 0) -> None:
-        self._server, self._own = (
-            server.address,
-            (f"127.0.{1 + number // 250}.{1 + number % 250}", 0),
-        )
+        self._server = server.address
+        self._own = (f"127.0.{1 + number // 250}.{1 + number % 250}", 0)
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self.has_sent = False  # whether an answer is owed
 
@@ -143,8 +144,7 @@ class Client:
 
 
 class Figures:
-    """Response times of honest clients, in seconds; their answers by status; response times of
-    /health."""
+    """Response times and statuses of honest clients' answers, and response times of /health."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -169,8 +169,7 @@ class Figures:
 async def translate_lines(
     client: Client, pair: str, figures: Figures, until: float, pause: float
 ) -> None:
-    """Translate one line after another until a time of time.monotonic(), with random pauses of this
-    mean."""
+    """Translate lines until a time of time.monotonic(), with random pauses of this mean."""
     source, target = pair.split("-")
     chance = random.Random(id(client))
     for line in itertools.cycle(LINES):
@@ -180,7 +179,7 @@ async def translate_lines(
         began = time.monotonic()
         try:
             asking = client.send("POST", "/translate", body, content_type="application/json")
-            status, _ = await asyncio.wait_for(asking, PATIENCE)
+            status, _ = await asyncio.wait_for(asking, PATIENCE_SECONDS)
         except (OSError, asyncio.IncompleteReadError, TimeoutError):
             status = 0
             client.close()
@@ -201,8 +200,7 @@ async def ask_health(server: ServerProcess, figures: Figures, until: float) -> N
 
 
 def hostile_forms(seed: int, pair: str) -> Iterator[bytes]:
-    """Yield multipart bodies with hostile files without end, small ones and as large as a server
-    takes."""
+    """Yield multipart bodies with hostile files without end, small or as large as is allowed."""
     chance = random.Random(seed)
     while True:
         suffix, begin, unit = chance.choice(HOSTILE)
@@ -220,7 +218,9 @@ def form(pair: str, name: str, data: bytes) -> bytes:
 
 async def upload_documents(server: ServerProcess, pair: str) -> list[str]:
     """Upload hostile documents, one after the other; return what went wrong."""
-    wrong, client, figures = [], Client(server), Figures()
+    wrong = []
+    client = Client(server)
+    figures = Figures()
     health = asyncio.ensure_future(ask_health(server, figures, math.inf))
     for name, data in [
         *DOCUMENTS,
@@ -280,7 +280,9 @@ async def phase(
     server: ServerProcess, pair: str, seconds: float, pause: float, *attackers: Awaitable[None]
 ) -> Figures:
     """Return the figures of honest clients beside attackers."""
-    figures, until, before = Figures(), time.monotonic() + seconds, server.cpu_seconds()
+    figures = Figures()
+    until = time.monotonic() + seconds
+    before = server.cpu_seconds()
     clients = [Client(server, number) for number in range(N_CLIENTS)]
     honest = [translate_lines(client, pair, figures, until, pause) for client in clients]
     others = [
@@ -297,9 +299,9 @@ async def phase(
 
 
 async def stop_gracefully(server: ServerProcess, pair: str) -> tuple[int, int, int]:
-    """Send SIGTERM beside clients; return the exit code, the answers after it, and those that were
-    lost."""
-    figures, clients = Figures(), [Client(server, number) for number in range(N_CLIENTS)]
+    """Send SIGTERM beside clients; return exit code, answers after it, and answers lost."""
+    figures = Figures()
+    clients = [Client(server, number) for number in range(N_CLIENTS)]
     tasks = [
         asyncio.ensure_future(translate_lines(client, pair, figures, time.monotonic() + 30, 0))
         for client in clients
@@ -316,6 +318,7 @@ async def stop_gracefully(server: ServerProcess, pair: str) -> tuple[int, int, i
 
 
 def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -327,14 +330,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--checkout", type=Path)
     options = parser.parse_args(argv)
-    pair, seconds = options.pair, options.seconds
+    pair = options.pair
+    seconds = options.seconds
     model = ("-m", f"{pair}={options.run.resolve()}")
     wrong: list[str] = []
     with (
         tempfile.TemporaryDirectory() as folder,
         run_server(Path(folder), *model, checkout=options.checkout) as server,
     ):
-        memory, statuses = server.resident_bytes(), Counter[int]()
+        memory = server.resident_bytes()
+        statuses = Counter[int]()
         until = time.monotonic() + seconds
         phases = {"load": asyncio.run(phase(server, pair, seconds, options.pause))}
         until = time.monotonic() + seconds / 3

@@ -1,5 +1,5 @@
 """Change training pairs anew in every epoch: sentinels, items to copy, final signs, letter case,
-empty sources and noise.
+empty sources, noise and forms of address.
 
 The change depends on the seed, the epoch, the batch and the row (for sentinels: the index in the
 corpus) and on nothing else: a resumed run and any number of processes see the same pairs.
@@ -15,18 +15,19 @@ import numpy as np
 
 from bytenmt.config.schema import DataConfig
 from bytenmt.data.augment.copying import with_other_items
-from bytenmt.data.augment.draws import HALF, chance_threshold, row_keys
+from bytenmt.data.augment.draws import HALF, Keys, chance_threshold, row_keys
 from bytenmt.data.augment.noise import Letters, with_noise
 from bytenmt.data.augment.sentinels import SentinelAugmenter
 from bytenmt.data.batches import Batch
 from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.formality import FORM_BYTES, shown_form
 from bytenmt.sentinels import find_spans, has_sentinels, to_bytes, to_text
 from bytenmt.splitmix import mixed
 
 N_SAMPLED = 20_000  # lines that the letters of a corpus are taken from
 # What the draws of a batch are for: noise takes the batch's key itself, the others this one added
 # to it.
-NOISE, COPY, CASE, EMPTY, FINAL_SIGN = range(5)
+NOISE, COPY, CASE, EMPTY, FINAL_SIGN, FORMALITY = range(6)
 PLACES = -1  # the number that stands for a batch's where the draws are an epoch's
 Case = Literal["upper", "title", "lower"]
 # The first letter of a word; what follows an apostrophe inside one ("don't") begins none.
@@ -96,19 +97,51 @@ class Augmenter:
         stays as it was.
         """
         pairs, (rank, size) = batch.pairs(), share
+        if not pairs:
+            return batch
         rows = np.arange(rank, rank + size * len(pairs), size)
         batch_key = mixed(mixed(mixed(self._seed) + epoch) + index)
-        for step in self._steps if pairs else ():
+        originals = list(pairs)
+        for step in self._steps:
             key = batch_key if step.number == NOISE else mixed(batch_key + step.number)
             keys = row_keys(np.uint64(key), rows)
-            draws = keys >> HALF
-            low, high = chance_threshold(step.low), chance_threshold(step.high)
-            for i in np.flatnonzero((draws >= low) & (draws < high)).tolist():
+            for i in _drawn_rows(keys, step.low, step.high):
                 source, target = step.change(*pairs[i], keys[i])
-                fits = len(source) <= self._config.max_source_bytes
-                if fits and len(target) <= self._config.max_target_bytes:
+                if self._fits(source, target):
                     pairs[i] = source, target
-        return Batch.from_pairs(pairs) if pairs else batch
+        if self._config.formality:
+            keys = row_keys(np.uint64(mixed(batch_key + FORMALITY)), rows)
+            for i in _drawn_rows(keys, 0.0, self._config.formality):
+                source, target = pairs[i]
+                # The target as it was, since capitals would hide the form.
+                source = with_form(source, originals[i][1])
+                if self._fits(source, target):
+                    pairs[i] = source, target
+        return Batch.from_pairs(pairs)
+
+    def _fits(self, source: bytes, target: bytes) -> bool:
+        """Return whether a pair is within the limits of the lengths."""
+        limits = self._config
+        return len(source) <= limits.max_source_bytes and len(target) <= limits.max_target_bytes
+
+
+def _drawn_rows(keys: Keys, low: float, high: float) -> list[int]:
+    """Return the rows whose random number, from 0 to 1, is from low to below high.
+
+    keys (n,) uint64: of the rows; their upper halves are the random numbers.
+    """
+    draws = keys >> HALF
+    is_drawn = (draws >= chance_threshold(low)) & (draws < chance_threshold(high))
+    return [int(row) for row in np.flatnonzero(is_drawn)]
+
+
+def with_form(source: bytes, target: bytes) -> bytes:
+    """Return a source that begins with the byte of the form of address that the target shows;
+    unchanged if it shows none, or if the source is empty."""
+    if not source:
+        return source
+    form = shown_form(to_text(target))
+    return source if form is None else FORM_BYTES[form] + source
 
 
 def without_final_sign(source: bytes, target: bytes, key: np.uint64) -> tuple[bytes, bytes]:
@@ -128,10 +161,16 @@ def without_source(source: bytes, target: bytes, key: np.uint64) -> tuple[bytes,
 
 
 def _in_case(case: Case) -> Change:
+    """Return a step that changes the letter case of both sides.
+
+    "lower" changes the source alone: people type without capitals, but want German with its own.
+    """
+
     def change(source: bytes, target: bytes, key: np.uint64) -> tuple[bytes, bytes]:
-        return to_bytes(with_case(to_text(source), case)), to_bytes(
-            with_case(to_text(target), case)
-        )
+        new_source = to_bytes(with_case(to_text(source), case))
+        if case == "lower":
+            return new_source, target
+        return new_source, to_bytes(with_case(to_text(target), case))
 
     return change
 

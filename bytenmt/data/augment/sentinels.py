@@ -17,8 +17,8 @@ import numpy as np
 
 from bytenmt.data.augment.draws import HALF, Below, chance_threshold, keyed_draws, row_keys
 from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.kernel_constants import N_SENTINELS
 from bytenmt.sentinels import (
-    N_SENTINELS,
     Span,
     find_spans,
     merge_adjacent,
@@ -27,12 +27,11 @@ from bytenmt.sentinels import (
     to_bytes,
 )
 
-# share of the pairs with kept spans that stay as they are, so that a model also reads plain text
-RAW = 0.1
-AROUND = (
-    3  # one in so many names and numbers gets a sentinel before and after it, the others become one
-)
-MOST_WORDS = 2  # names and numbers of a pair that are replaced
+# Share of the pairs with shared spans that stay as they are, so that a model also reads plain text.
+RAW_SHARE = 0.1
+# One in so many names and numbers gets a sentinel before and after it; the others become one.
+SURROUNDED_PERIOD = 3
+MAX_WORDS = 2  # names and numbers of a pair that are replaced
 
 SharedSpans = list[tuple[Span, Span]]  # of a source and its target
 
@@ -66,7 +65,7 @@ class SentinelAugmenter:
         pairs: dict[int, tuple[bytes, bytes]] = {}
         for k in changed:
             below = keyed_draws(keys[k])
-            shared = [] if below(1000) < 1000 * RAW else self._shared.get(k, [])
+            shared = [] if below(1000) < 1000 * RAW_SHARE else self._shared.get(k, [])
             texts = corpus.source(k).decode(), corpus.target(k).decode()
             pair = with_sentinels(*texts, shared, bool(with_words[k]), below)
             if all(
@@ -85,9 +84,10 @@ def find_shared(source: str, target: str) -> SharedSpans:
 
     Spans that touch are compared as one first, then each by itself.
     """
-    source_spans, target_spans = find_spans(source), find_spans(target)
-    if not source_spans or not target_spans:
+    source_spans = find_spans(source)
+    if not source_spans:
         return []
+    target_spans = find_spans(target)
     pairs = _match_equal_spans(
         source, target, merge_adjacent(source_spans), merge_adjacent(target_spans)
     )
@@ -101,7 +101,7 @@ def find_shared(source: str, target: str) -> SharedSpans:
 def _match_equal_spans(
     source: str, target: str, source_spans: Sequence[Span], target_spans: Sequence[Span]
 ) -> SharedSpans:
-    """Pair the spans of equal texts: the first one of a text with the first one on the other side."""
+    """Pair the spans of equal texts: the first of a text with the first on the other side."""
     places = dict[str, list[Span]]()
     for span in target_spans:
         places.setdefault(target[span.begin : span.end], []).append(span)
@@ -115,8 +115,9 @@ def with_sentinels(
     """Replace each shared span of a pair by a sentinel, drawn at random, the same one on both
     sides; return both texts as UTF-8, in which sentinels are the bytes 0xF5 to 0xFC.
 
-    shared: from find_shared; with_words: whether names and numbers outside of the spans get
-    sentinels, too; below(n): draws a number from 0 to n - 1.
+    shared: from find_shared, or none of them for a pair that keeps its spans as plain text.
+    with_words: whether names and numbers outside of all spans of both sides get sentinels, too.
+    below(n): draws a number from 0 to n - 1.
     """
     numbers = list(range(N_SENTINELS))
     for i in range(N_SENTINELS - 1):  # Fisher and Yates' shuffle
@@ -127,35 +128,37 @@ def with_sentinels(
         symbol = sentinel_char(numbers.pop())
         for side, span in enumerate(spans):
             changes[side].append((span, symbol))
-    words = _shared_words(source, target, shared) if with_words else []
-    for _ in range(min(1 + below(MOST_WORDS), len(words))):
+    words = _shared_words(source, target) if with_words else []
+    for _ in range(min(1 + below(MAX_WORDS), len(words))):
         spans = words.pop(below(len(words)))
-        is_around = below(AROUND) == 0
-        if len(numbers) < 1 + is_around:
+        is_surrounded = below(SURROUNDED_PERIOD) == 0
+        if len(numbers) < 1 + is_surrounded:
             break
-        symbols = [sentinel_char(numbers.pop()) for _ in range(1 + is_around)]
+        symbols = [sentinel_char(numbers.pop()) for _ in range(1 + is_surrounded)]
         for side, (text, span) in enumerate(zip((source, target), spans, strict=True)):
-            new = text[span.begin : span.end].join(symbols) if is_around else symbols[0]
+            new = text[span.begin : span.end].join(symbols) if is_surrounded else symbols[0]
             changes[side].append((span, new))
     return to_bytes(replace_spans(source, changes[0])), to_bytes(replace_spans(target, changes[1]))
 
 
-def _shared_words(source: str, target: str, shared: SharedSpans) -> SharedSpans:
+def _shared_words(source: str, target: str) -> SharedSpans:
     """Return the places of names and numbers that occur once, unchanged, on both sides, outside of
-    spans."""
+    the kept spans of either side, shared or not."""
     of_target = {match[0]: Span(*match.span()) for match in _WORD.finditer(target)}
     words = []
     for match in _WORD.finditer(source):
-        word, span = match[0], Span(*match.span())
-        other = of_target.get(word)
-        if other is None or source.count(word) > 1 or target.count(word) > 1:
-            continue
-        if not any(
-            _overlaps(part, [pair[side] for pair in shared])
-            for side, part in enumerate((span, other))
-        ):
-            words.append((span, other))
-    return words
+        word = match[0]
+        if word in of_target and source.count(word) == target.count(word) == 1:
+            words.append((Span(*match.span()), of_target[word]))
+    if not words:
+        return []
+    source_spans = find_spans(source)
+    target_spans = find_spans(target)
+    return [
+        (place, other)
+        for place, other in words
+        if not _overlaps(place, source_spans) and not _overlaps(other, target_spans)
+    ]
 
 
 def _overlaps(span: Span, others: Sequence[Span]) -> bool:

@@ -21,7 +21,7 @@ from bytenmt.config.schema import load_config
 from bytenmt.decoding.cpu import interpreter
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.packing import pack_model
-from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.interface import Request, SearchOptions
 from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.search.beam_search import choose_bytes
 from bytenmt.decoding.search.state import SearchParams, SearchState
@@ -53,7 +53,10 @@ def compile_search(reporter: Reporter = SILENT) -> None:
     """Load the machine code of search_step from disk, or compile it; a second call does nothing."""
     dispatcher: Any = search_step
     if not dispatcher.signatures:
-        state, params = SearchState.allocate(1, 1, 0, 0, 0), SearchParams.from_options(Options())
+        state, params = (
+            SearchState.allocate(1, 1, 0, 0, 0),
+            SearchParams.from_options(SearchOptions()),
+        )
         compile_once(dispatcher, lambda: search_step(state, params), reporter)
 
 
@@ -94,7 +97,7 @@ def _decode_a_byte() -> None:
     tensors = {
         name: np.zeros(shape, np.float32) for name, shape in parameter_shapes(config).items()
     }
-    engine = NumbaEngine([pack_model(tensors, config, "fp32")], Options(), 1, 1)
+    engine = NumbaEngine([pack_model(tensors, config, "fp32")], SearchOptions(), 1, 1)
     for _ in decode(engine, [Request(b"a", 0)]):
         pass
 

@@ -9,7 +9,7 @@ from bytenmt.decoding.cpu.packing import PackedModel
 from bytenmt.decoding.cpu.session import ModelSession
 from bytenmt.decoding.cpu.thread_team import ThreadTeam
 from bytenmt.decoding.engine import Engine
-from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.interface import Request, SearchOptions
 
 
 class NumbaEngine(Engine):
@@ -21,7 +21,7 @@ class NumbaEngine(Engine):
     """
 
     def __init__(
-        self, packed: Sequence[PackedModel], options: Options, capacity: int, threads: int = 1
+        self, packed: Sequence[PackedModel], options: SearchOptions, capacity: int, threads: int = 1
     ) -> None:
         super().__init__(options, capacity, len(packed))
         self._models = [ModelSession(model, capacity, options.beam, threads) for model in packed]

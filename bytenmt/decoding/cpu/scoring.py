@@ -16,7 +16,7 @@ from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, row_max
 from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, Rows, ThreadContext, load_float
 from bytenmt.decoding.search.state import DONE, ForcedText, Ints, SearchState
 from bytenmt.jit import allocating, compiled, inlined
-from bytenmt.ngram_hash import extend_prefix
+from bytenmt.ngram_hash import extend_prefix, without_form
 from bytenmt.utf8 import N_IDS
 
 BYTE = np.uint64(8)
@@ -95,8 +95,9 @@ def record_attention(
 def append_byte(word: Any, byte: int) -> None:
     """Append a byte to word (2,) uint64, which holds the last eight bytes of a text and its prefix
     hash."""
-    word[0] = (word[0] << BYTE) | np.uint64(byte)
-    word[1] = extend_prefix(word[1], np.uint64(byte))
+    hashed = without_form(np.uint64(byte))
+    word[0] = (word[0] << BYTE) | hashed
+    word[1] = extend_prefix(word[1], hashed)
 
 
 @compiled

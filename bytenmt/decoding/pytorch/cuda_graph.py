@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.tensor_tree import map_tensors, tensors
-from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.interface import Request, SearchOptions
 from bytenmt.decoding.pytorch.engine import PyTorchEngine
 from bytenmt.decoding.pytorch.forward import (
     ModelState,
@@ -59,7 +59,7 @@ class CudaGraphEngine(PyTorchEngine):
     def __init__(
         self,
         models: Sequence[Model[Any, Any]],
-        options: Options,
+        options: SearchOptions,
         capacity: int,
         device: torch.device,
         capture: Capture | None = None,
@@ -147,6 +147,7 @@ class CudaCapture:
         self._pool: Any = None
 
     def __call__(self, step: Callable[[], None]) -> Callable[[], None]:
+        """Record a step in a CUDA graph and return a function that replays it."""
         with torch.cuda.device(self._device):
             stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             stream.wait_stream(torch.cuda.current_stream())

@@ -18,7 +18,7 @@ from bytenmt.architectures.base import Model
 from bytenmt.architectures.tensor_tree import concatenate
 from bytenmt.decoding.cpu.compilation import compile_search, search_step
 from bytenmt.decoding.engine import Engine
-from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.interface import Hypothesis, Request, SearchOptions
 from bytenmt.decoding.pytorch.forward import (
     ModelState,
     PassInputs,
@@ -40,7 +40,7 @@ class PyTorchEngine(Engine):
     def __init__(
         self,
         models: Sequence[Model[Any, Any]],
-        options: Options,
+        options: SearchOptions,
         capacity: int,
         device: torch.device,
     ) -> None:

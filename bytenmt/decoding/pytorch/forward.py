@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bytenmt.architectures.base import Model, logits_to_log_p
 from bytenmt.architectures.tensor_tree import place, select
-from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.interface import Request, SearchOptions
 from bytenmt.utf8 import EOS, PAD
 
 
@@ -60,7 +60,7 @@ def forward(
     models: Sequence[Model[Any, Any]],
     states: Sequence[ModelState],
     inputs: PassInputs,
-    options: Options,
+    options: SearchOptions,
 ) -> tuple[Tensor, tuple[ModelState, ...]]:
     """Execute one decode step: read a byte of every beam with all models.
 

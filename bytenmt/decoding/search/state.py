@@ -17,7 +17,7 @@ from bytenmt.ngram_hash import START
 from bytenmt.utf8 import ACCEPT, BOS, N_IDS, UTF8_NEXT, allowed_bytes
 
 if TYPE_CHECKING:
-    from bytenmt.decoding.interface import Options, Request
+    from bytenmt.decoding.interface import Request, SearchOptions
 
 Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
@@ -27,7 +27,7 @@ FREE, RUNNING, DONE = 0, 1, 2  # states of a slot
 
 
 class SearchParams(NamedTuple):
-    """The options of a search (see interface.Options) and tables of UTF-8, as a record for compiled
+    """The options of a search (see interface.SearchOptions) and tables of UTF-8, as a record for compiled
     code.
 
     ngram: size of the n-grams that may not be repeated, 0 for no blocking. utf8_allowed (5, 10,
@@ -47,7 +47,7 @@ class SearchParams(NamedTuple):
     utf8_next: Bytes
 
     @staticmethod
-    def from_options(options: Options) -> SearchParams:
+    def from_options(options: SearchOptions) -> SearchParams:
         """Return the record of these options."""
         return SearchParams(
             options.beam,
@@ -69,7 +69,7 @@ class ForcedText(NamedTuple):
 
     p is 0 if there is a search. text (p, c) uint8: the bytes. n_text, n_read (p,) int64: their
     number, and how many have been scored. most (1,) int64: bytes of a text that one pass reads at
-    most. log_p (p, c) float64, rank (p, c) int64: results, see reading.Reading. attention (p, c, l,
+    most. log_p (p, c) float64, rank (p, c) int64: results, see scorer.TextScores. attention (p, c, l,
     s) float32: the weights of l attention instructions over s source columns; l is 0 if they are
     not recorded.
     """

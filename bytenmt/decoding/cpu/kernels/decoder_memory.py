@@ -20,9 +20,10 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     zero,
 )
 from bytenmt.decoding.cpu.kernels.microkernels import ROW_HEADER
-from bytenmt.decoding.cpu.kernels.panels import PANEL, STEP_BYTES, ZERO
+from bytenmt.decoding.cpu.kernels.panels import STEP_BYTES, ZERO
 from bytenmt.decoding.cpu.kernels.simd import INT8, INT64, Builder, Value, emit_function, pointer
 from bytenmt.jit import compiled, inlined
+from bytenmt.kernel_constants import PANEL
 
 # Kinds of memory items. FLAT: columns of numbers, one after another. KEYS and VALUES: a matrix of
 # int8 panels (panels.py), whose outputs are the columns for keys, and whose inputs are the columns

@@ -18,7 +18,7 @@ from bytenmt.decoding.cpu.kernels.microkernels import (
     Int8Wide,
     row_bytes,
 )
-from bytenmt.decoding.cpu.kernels.panels import FP32, PANEL, STEP_BYTES
+from bytenmt.decoding.cpu.kernels.panels import FP32, STEP_BYTES
 from bytenmt.decoding.cpu.kernels.simd import (
     FEATURES,
     LANES,
@@ -32,6 +32,7 @@ from bytenmt.decoding.cpu.kernels.simd import (
     store,
 )
 from bytenmt.jit import compiled
+from bytenmt.kernel_constants import PANEL
 
 _VECTORS = PANEL // LANES  # per panel
 _PANEL_BYTES = STEP_BYTES  # of one row's outputs for a panel, too

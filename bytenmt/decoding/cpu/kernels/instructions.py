@@ -13,7 +13,6 @@ import numpy.typing as npt
 from numba import types
 
 from bytenmt.decoding.cpu.kernels.elementwise import at_least, at_most, emit_exp, map_kernel
-from bytenmt.decoding.cpu.kernels.panels import PANEL
 from bytenmt.decoding.cpu.kernels.simd import (
     FLOAT,
     Builder,
@@ -25,6 +24,7 @@ from bytenmt.decoding.cpu.kernels.simd import (
     splat,
 )
 from bytenmt.jit import compiled
+from bytenmt.kernel_constants import PANEL
 from bytenmt.program.instructions import Op
 
 Ints = npt.NDArray[np.int64]

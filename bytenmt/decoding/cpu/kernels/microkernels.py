@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 from llvmlite import ir
 
-from bytenmt.decoding.cpu.kernels.panels import PANEL
 from bytenmt.decoding.cpu.kernels.simd import (
     FEATURES,
     FLOAT,
@@ -38,6 +37,7 @@ from bytenmt.decoding.cpu.kernels.simd import (
     splat_int,
 )
 from bytenmt.jit import compiled
+from bytenmt.kernel_constants import PANEL
 
 # Whether the machine has an instruction for dot products of four bytes.
 NATIVE_INT8 = FEATURES.get("avx512vnni", False)

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.kernel_constants import PANEL as PANEL
-from bytenmt.kernel_constants import PRECISIONS
+from bytenmt.kernel_constants import PANEL, PRECISIONS
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -1,0 +1,134 @@
+"""Facts about a training that a checkpoint keeps beside weights and configuration.
+
+It stands as JSON in every weights file. What an older file lacks is None or empty here, and what it
+has besides is dropped. Opens no files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from bytenmt.config.fields import MAX_THREADS, Beam, LengthPenalty
+from bytenmt.config.fields import Count as Whole
+from bytenmt.data.pair_files import PairFiles
+
+Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
+
+
+class Progress(Struct):
+    """The progress of a training run: with the tensors of its checkpoint, all that a resume needs.
+
+    What is random in an update is drawn from (seed, update, process), so that no random state need
+    be kept.
+    """
+
+    update: Count = 0  # the number of the last update
+    epoch: Count = 0  # from 0
+    batch: Count = 0  # the next batch of the epoch's plan
+    epoch_batches: Count = 0  # batches of that plan; 0: not known
+    seconds: float = 0.0  # of training in all, validation included
+    best: float | None = None  # the best value of train.metric at a validation
+    best_update: Count = 0  # the update of that validation
+    waited: Count = 0  # validations since the best one
+    # CPU threads of each process, kept when the run is resumed; 0: not known
+    threads: Annotated[int, Meta(ge=0, le=MAX_THREADS)] = 0
+    standstills: Count = 0  # how often the plateau schedule has lowered the learning rate
+    # the update of the last validation, 0 before the first; None: not known, as in older files
+    validated: Count | None = None
+
+
+class TextFact(Struct, frozen=True):
+    """A training text of a language model."""
+
+    path: str  # absolute, or a name alone after Facts.without_folders
+    bytes: Count  # its size
+
+
+class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Search settings tuned for a model, which translation uses where the user gives none."""
+
+    length_penalty: LengthPenalty  # exponent A: a score is log-probability / (bytes + 1)**A
+    no_repeat_ngram_size: Whole = 0  # characters of n-grams that may not occur twice; 0: all may
+    beam: Beam | None = None  # the beam size with which they were found
+
+
+Amount = Annotated[float, Meta(ge=0.0, le=1e6)]
+
+
+class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Thresholds, measured on validation text, beyond which a translation is flagged."""
+
+    n_lines: Count  # of that text
+    # a translation by greedy search that costs more is likelier wrong than right
+    bits_per_byte: Amount
+    length_ratio: Amount  # bytes of the target for a byte of the source, the mean
+    # of the target's bytes, for a byte of the source (Gale and Church 1993)
+    length_variance: Amount
+    # The least that a source must save: what a translation costs without its source, less what it
+    # costs with it. None for a model that was not trained with empty sources, whose cost without a
+    # source says nothing.
+    source_bits: Annotated[float, Meta(ge=-1e6, le=1e6)] | None = None
+    beam_bits_per_byte: Amount | None = None  # bits_per_byte of a beam search; None in older files
+
+    def unsure_above(self, beam: int) -> float:
+        """Return the bits per byte above which a translation by this beam size is unsure.
+
+        beam: 1 is greedy search. Files without beam_bits_per_byte have one threshold for all.
+        """
+        if beam == 1 or not self.beam_bits_per_byte:
+            return self.bits_per_byte
+        return self.beam_bits_per_byte
+
+
+class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Facts about a model that its weights file stores beside the configuration.
+
+    What is not known is None or empty.
+    """
+
+    update: Count | None = None  # the update of the training after which the weights were saved
+    progress: Progress | None = None  # of the training, from which it can be resumed
+    pairs: Count | None = None  # number of training pairs
+    source_bytes: Count | None = None  # of all training pairs
+    target_bytes: Count | None = None
+    corpora: tuple[PairFiles, ...] = ()  # files of the training pairs
+    # share of the training pairs with several sentences
+    multi_sentence_share: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None
+    texts: tuple[TextFact, ...] = ()  # of a language model
+    valid: PairFiles | None = None  # the files that the run was validated on, tgt alone for a text
+    search: SearchDefaults | None = None  # None where they were not tuned
+    flags: FlagThresholds | None = None  # None where they were not calibrated
+    # version of the patterns of the spans that it learnt to copy as sentinels
+    patterns: Count | None = None
+
+    def without_folders(self) -> Facts:
+        """Return the facts for a published weights file.
+
+        Training files are without their folders, and validation files are left out.
+        """
+        corpora = tuple(files.without_folders() for files in self.corpora)
+        texts = tuple(replace(text, path=Path(text.path).name) for text in self.texts)
+        return replace(self, corpora=corpora, texts=texts, valid=None)
+
+    def for_other_weights(self) -> Facts:
+        """Return the facts that hold for other weights of this run, such as a mean of checkpoints.
+
+        They are without update, progress and folders.
+        """
+        return replace(self.without_folders(), update=None, progress=None)
+
+
+def parse_facts(tree: Any) -> Facts:
+    """Build Facts from a nested dictionary, as json.loads returns it; unknown keys are dropped.
+
+    Raises ValueError, with a message of one line, where a value has a wrong type.
+    """
+    try:
+        return msgspec.convert(tree, Facts, dec_hook=lambda kind, value: kind(value))
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None

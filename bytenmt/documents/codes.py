@@ -1,0 +1,162 @@
+"""Inline codes in a text: their pairs, and whether a translation keeps them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from bytenmt.documents.unit import CodedText, merge_strings, to_markup
+from bytenmt.documents.words import ICU_FORMS, has_words
+from bytenmt.sentinels import Code, find_spans, match_pairs
+from bytenmt.translation.confidence import NO_TEXT
+
+# Values of Code.pair: of a code that stands alone, and of a part of a string that is made a code.
+ALONE = -1
+IN_TEXT = -2
+
+
+def is_in_text(part: str | Code) -> bool:
+    """Return whether a part is a code made of a part of a string."""
+    return isinstance(part, Code) and part.pair == IN_TEXT
+
+
+def pair_partners(parts: Sequence[str | Code]) -> dict[int, int]:
+    """Map the index of each code of a pair to that of the other one, if it is there."""
+    keys = list[tuple[str, bool] | None]()
+    for part in parts:
+        if isinstance(part, Code) and part.pair >= 0:
+            keys.append((str(part.pair), part.opens))
+        else:
+            keys.append(None)
+    opening_of = match_pairs(keys)
+    return opening_of | {opening: closing for closing, opening in opening_of.items()}
+
+
+def split_spans(parts: CodedText) -> CodedText:
+    """Return parts in which placeholders, tags and addresses in strings are codes.
+
+    Those of ICU messages with forms are not.
+    """
+    pieces = list[str | Code]()
+    for part in parts:
+        if isinstance(part, Code) or ICU_FORMS.search(part):
+            pieces.append(part)
+            continue
+        last = 0
+        for begin, end in find_spans(part, NO_TEXT):
+            pieces += [part[last:begin], Code(part[begin:end], IN_TEXT)]
+            last = end
+        pieces.append(part[last:])
+    return merge_strings(pieces)
+
+
+def codes_of(parts: CodedText) -> list[Code]:
+    """Return the codes of a text in order."""
+    return [part for part in parts if isinstance(part, Code)]
+
+
+def keeps_spans(source: CodedText, translation: CodedText) -> bool:
+    """Return whether a translation has all codes, placeholders, tags and addresses of its source.
+
+    A model that was trained without sentinels, which protect them, may lose some.
+    """
+    counts = Counter(code.text for code in codes_of(split_spans(source)))
+    written = to_markup(translation)
+    return all(written.count(span) >= n for span, n in counts.items())
+
+
+def keeps_codes(source: CodedText, translation: CodedText) -> bool:
+    """Return whether a translation has each code as often as its source, and no other code."""
+    return Counter(codes_of(source)) == Counter(codes_of(translation))
+
+
+def pairs_with_words(parts: CodedText) -> set[int]:
+    """Return the numbers (Code.pair) of the pairs of codes with a word between them."""
+    partners = pair_partners(parts)
+    numbers = set[int]()
+    for index, part in enumerate(parts):
+        closing = partners.get(index, index)
+        if isinstance(part, Code) and part.opens and has_words(parts[index:closing]):
+            numbers.add(part.pair)
+    return numbers
+
+
+def nest_pairs(source: CodedText, translation: CodedText) -> CodedText:
+    """Return a translation whose pairs of codes are nested only as they are in the source.
+
+    An outer pair is closed before a pair that does not belong into it: a link may not be in another
+    one. White space just inside a pair moves out of it: Markdown has no emphasis in ** a**.
+    """
+    nested = _NestedText(source)
+    for part in translation:
+        if isinstance(part, str):
+            nested.append_string(part)
+        elif part.opens:
+            nested.open(part)
+        elif part.pair < 0:
+            nested.parts.append(part)
+        else:
+            nested.close(part.pair)
+    return merge_strings(nested.parts)
+
+
+class _NestedText:
+    """A text that is built part by part, with its open pairs of codes.
+
+    source: tells which pairs may be inside which.
+    """
+
+    def __init__(self, source: CodedText) -> None:
+        self.parts = list[str | Code]()
+        self._open_pairs = list[int]()
+        self._closing_codes = {code.pair: code for code in codes_of(source) if not code.opens}
+        self._outer_pairs = dict[int, set[int]]()
+        open_pairs = list[int]()
+        for code in codes_of(source):
+            if code.opens:
+                self._outer_pairs[code.pair] = {*open_pairs}
+                open_pairs.append(code.pair)
+            elif code.pair in open_pairs:
+                open_pairs.remove(code.pair)
+
+    def open(self, code: Code) -> None:
+        """Append an opening code, behind the ends of pairs that may not be around it."""
+        while self._open_pairs and self._open_pairs[-1] not in self._outer_pairs[code.pair]:
+            self._close_last()
+        self.parts.append(code)
+        self._open_pairs.append(code.pair)
+
+    def close(self, pair: int) -> None:
+        """Close a pair and those inside it; one that is not open is left out."""
+        while pair in self._open_pairs:
+            self._close_last()
+
+    def _close_last(self) -> None:
+        last = self.parts.pop()
+        closing = self._closing_codes[self._open_pairs.pop()]
+        if isinstance(last, str):
+            stripped = last.rstrip()
+            self.parts += [stripped, closing, last[len(stripped) :]]
+        else:
+            self.parts += [last, closing, ""]
+
+    def append_string(self, text: str) -> None:
+        """Append a string, of which white space behind opening codes moves in front of them."""
+        first_opening = len(self.parts)
+        while first_opening:
+            before = self.parts[first_opening - 1]
+            if isinstance(before, str) or not before.opens:
+                break
+            first_opening -= 1
+        is_after_opening = first_opening < len(self.parts)
+        stripped = text
+        if is_after_opening or self.parts[-1:] == [" "]:  # no second space behind a moved one
+            stripped = text.lstrip()
+        if is_after_opening and not self._ends_with_space(first_opening):
+            self.parts.insert(first_opening, text[: len(text) - len(stripped)])
+        self.parts.append(stripped)
+
+    def _ends_with_space(self, end: int) -> bool:
+        """Return whether the parts up to an index end with white space."""
+        last = self.parts[end - 1] if end else ""
+        return isinstance(last, str) and last[-1:].isspace()

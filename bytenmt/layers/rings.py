@@ -1,0 +1,114 @@
+"""Ring buffers of past columns, which a step reads and writes in place, and beams never copy.
+
+A ring buffer holds the column of position q at index q mod capacity, so that a step writes one
+column and reads k taps, whatever the dilation. Causal convolutions keep their past inputs so, and
+the Transformer its keys and values. Reordering beams moves no ring: `Clock.ancestors` tells which
+row's ring holds the column of a position, and that small table alone is permuted.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Clock(NamedTuple):
+    """The position of each row (hypothesis) in its text, and the rows whose ring buffers hold its
+    past.
+
+    A part of a decoder's state. A column is the vector of one byte; h is the capacity of the
+    largest ring.
+    """
+
+    position: Tensor  # (rows,) int64: columns read so far, which is the position of the next column
+    # [row, q mod h] is that of the column of position q; 0: the row's own rings. Offsets are
+    # relative, so that all rows of a sentence can be moved together.
+    ancestors: (
+        Tensor  # (rows, h) int64: offset from a row to the row whose rings hold each past column
+    )
+
+    @staticmethod
+    def start(rows: int, history: int, device: torch.device) -> Clock:
+        """Return the clock of rows at position 0, each its own ancestor. history: h, columns of a
+        ring."""
+        position = torch.zeros(rows, dtype=torch.int64, device=device)
+        return Clock(position, position[:, None].repeat(1, history))
+
+    def positions(self, t: int) -> Tensor:
+        """Return the positions of the next t columns: (rows, t) int64."""
+        return self.position[:, None] + torch.arange(t, device=self.position.device)
+
+    def advance(self, t: int) -> Clock:
+        """Return the clock after t more columns, which each row has written into its own rings."""
+        history = self.ancestors.shape[1]
+        new = self.positions(t)[:, -history:] % history
+        return Clock(self.position + t, self.ancestors.scatter(1, new, torch.zeros_like(new)))
+
+    def reorder(self, parents: Tensor) -> Clock:
+        """Return the clock in which row i continues row parents[i]; parents (rows,) int64."""
+        moved = parents - torch.arange(len(parents), device=parents.device)
+        return Clock(self.position[parents], self.ancestors[parents] + moved[:, None])
+
+
+class Rings(NamedTuple):
+    """The ring buffers of a decoder's layers, a part of its state beside a Clock.
+
+    This type says that reordering beams leaves these tensors where they are; all other tensors of
+    a state are reordered by rows (architectures.base, Model.reorder).
+    """
+
+    buffers: tuple[Tensor, ...]  # of each layer: (rows, capacity, width of a column)
+
+
+class RingTaps(NamedTuple):
+    """Indices by which a chunk of t columns reads old columns from a ring buffer and writes new
+    ones.
+
+    They are the same for all rings of one kernel width k and dilation r.
+    """
+
+    # m is k-1 for one new column, (k-1)r for more. Positions before the start read zeros.
+    rows: Tensor  # (rows, m) int64: the row whose ring holds each of m old columns, oldest first
+    slots: Tensor  # (rows, m) int64: the index of each old column in that ring
+    row_numbers: Tensor  # (rows, 1) int64: each row's number
+    write: (
+        Tensor  # (rows, w) int64: indices in the rings of the last w = min(t, capacity) new columns
+    )
+    dilation: int  # of the kernel over [old columns, new columns]: 1 for one new column, else r
+
+    @staticmethod
+    def from_clock(clock: Clock, t: int, kernel_width: int, dilation: int) -> RingTaps:
+        """Return the indices for the next t columns after `clock`."""
+        reach, capacity = (kernel_width - 1) * dilation, ring_capacity(kernel_width, dilation)
+        step = dilation if t == 1 else 1
+        offsets = torch.arange(-reach, 0, step, device=clock.position.device)
+        old = clock.position[:, None] + offsets
+        row_numbers = torch.arange(len(old), device=old.device)[:, None]
+        rows = row_numbers + clock.ancestors.gather(1, old % clock.ancestors.shape[1])
+        write = clock.positions(t)[:, -capacity:] % capacity
+        return RingTaps(rows, old % capacity, row_numbers, write, 1 if t == 1 else dilation)
+
+    def append(self, x: Tensor, ring: Tensor) -> tuple[Tensor, Tensor]:
+        """Append new columns x (rows, t, d) to a ring (rows, capacity, d).
+
+        Returns the m old columns followed by x, (rows, m + t, d), and the ring with the new
+        columns: the same tensor, written in place, without gradients, a fresh one with them.
+        """
+        old = ring[self.rows, self.slots]
+        new = x[:, -ring.shape[1] :].to(ring.dtype)
+        if torch.is_grad_enabled():
+            ring = ring.index_put((self.row_numbers, self.write), new)
+        else:
+            ring[self.row_numbers, self.write] = new
+        return torch.cat([old.to(x.dtype), x], dim=1), ring
+
+
+def ring_capacity(kernel_width: int, dilation: int) -> int:
+    """Return the number of columns in a ring buffer: one more than the convolution reaches back.
+
+    So a row may write its new column before another beam has read the old ones, and the new one is
+    a tap too.
+    """
+    return (kernel_width - 1) * dilation + 1

@@ -1,0 +1,235 @@
+"""Replace the kept spans of a line by sentinels, and the sentinels of its translation by the spans
+again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bytenmt.kernel_constants import FIRST_SENTINEL, N_SENTINELS
+from bytenmt.sentinels import (
+    CLASSES,
+    Code,
+    compile_patterns,
+    drop_overlaps,
+    find_spans,
+    match_pairs,
+    pair_tags,
+    sentinel_char,
+    to_bytes,
+)
+from bytenmt.translation.glossary import Glossary, Term
+
+NONE = "none"  # the value of --keep that keeps nothing
+TextOrCode = str | Code
+SourceLine = bytes | Sequence[TextOrCode]  # UTF-8; of a document, texts and inline codes in turn
+
+# The end of the words before a sentence: none, or those of another one, and opening quotes.
+_SENTENCE_BEGIN = re.compile(r"(?:\A|[.!?…][\"')\]»”’]*)\s*[\"'(\[«»„“‚‘]*\Z")
+
+
+class KeptSpan(NamedTuple):
+    """A part of a line that is not translated: a sentinel, a byte 0xF5 to 0xFC, stands for it.
+
+    It is one or several texts (such as URLs), inline codes and glossary terms with nothing between
+    them.
+    """
+
+    source: str  # the part as it stands in the line
+    # What the sentinel becomes in the translation: texts and codes stay as they are, a Term becomes
+    # its target, with a capital where the term in the line has one and a sentence begins.
+    parts: tuple[TextOrCode | Term, ...]
+
+
+class MarkedText(NamedTuple):
+    """A text in which each kept span was replaced by a sentinel."""
+
+    data: bytes  # UTF-8; all sentinels in it are the byte FIRST_SENTINEL, to be numbered later
+    spans: tuple[KeptSpan, ...] = ()  # the k-th sentinel stands for spans[k]
+    # Indices into spans of an opening tag, which a translation must write first, and its closing
+    # tag.
+    pairs: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class KeepSpec:
+    """The spans that translations copy unchanged, and the terms with fixed translations."""
+
+    patterns: tuple[re.Pattern[str], ...] = compile_patterns()  # of kept spans, see sentinels.py
+    glossary: Glossary | None = None  # None: no terms
+
+    @classmethod
+    def from_settings(
+        cls, keep: Any = None, keep_pattern: Any = (), glossary: Any = None
+    ) -> KeepSpec:
+        """Return the KeepSpec of the settings with these names.
+
+        keep: classes of sentinels.PATTERNS, as one text with commas ("urls,numbers") or as several
+        names; None: all classes; "none" or "": no class. keep_pattern: one further regular
+        expression or several. glossary: a file, a Glossary, or None. Raises SettingError, and
+        DataError for a malformed file.
+        """
+        if isinstance(keep, str):
+            keep = tuple(name.strip() for name in keep.split(",") if name.strip() not in ("", NONE))
+        patterns = (keep_pattern,) if isinstance(keep_pattern, str) else tuple(keep_pattern or ())
+        classes = CLASSES if keep is None else tuple(dict.fromkeys(keep))
+        if isinstance(glossary, str | Path):
+            glossary = Glossary.from_file(Path(glossary))
+        return cls(compile_patterns(classes, patterns), glossary)
+
+    def split_text(self, text: str) -> list[str | KeptSpan]:
+        """Return the kept spans and terms of a text, and the texts between them, in order.
+
+        Empty texts are left out.
+        """
+        terms = self.glossary.find(text) if self.glossary else {}
+        spans = find_spans(text, self.patterns)
+        if terms:
+            spans = drop_overlaps([*spans, *terms])
+        pieces = list[str | KeptSpan]()
+        end = 0
+        for span in spans:
+            source = text[span.begin : span.end]
+            term = terms.get(span)
+            kept = source if term is None else term._replace(source=source)
+            pieces += [text[end : span.begin], KeptSpan(source, (kept,))]
+            end = span.end
+        pieces.append(text[end:])
+        return [piece for piece in pieces if piece]
+
+
+def mark_spans(line: SourceLine, keep: KeepSpec | None) -> MarkedText:
+    """Return a line as a text in which sentinels replace its inline codes, kept spans and terms.
+
+    Spans with nothing between them share a sentinel. line: UTF-8, or texts and inline codes. keep:
+    None for a model without sentinels, for which a name is text and other codes are left out.
+    """
+    parts = [line.decode()] if isinstance(line, bytes) else line
+    if keep is None:
+        return MarkedText("".join(map(_text_without_sentinels, parts)).encode())
+    texts = []
+    groups = list[list[KeptSpan]]()  # the spans of each sentinel
+    for piece in _split_parts(parts, keep):
+        if isinstance(piece, str):
+            texts.append(piece)
+        elif texts and texts[-1] == sentinel_char(0):  # nothing is between this span and the last
+            groups[-1].append(piece)
+        else:
+            texts.append(sentinel_char(0))
+            groups.append([piece])
+    spans = tuple(map(_merge_group, groups))
+    return MarkedText(to_bytes("".join(texts)), spans, _pair_spans(spans))
+
+
+def _text_without_sentinels(part: TextOrCode) -> str:
+    """Return what a model without sentinels reads of a part: a text, or the name that a code is."""
+    if isinstance(part, str):
+        return part
+    return part.text if part.text.isidentifier() else ""
+
+
+def _split_parts(parts: Iterable[TextOrCode], keep: KeepSpec) -> Iterable[str | KeptSpan]:
+    """Yield the texts, and the kept spans and codes between them, of the parts of a line."""
+    for part in parts:
+        if isinstance(part, Code):
+            yield KeptSpan(part.text, (part,))
+        else:
+            yield from keep.split_text(part)
+
+
+def _merge_group(group: Sequence[KeptSpan]) -> KeptSpan:
+    """Return one span for several with nothing between them."""
+    parts = list[TextOrCode | Term]()
+    for span in group:
+        parts += span.parts
+    return KeptSpan("".join(span.source for span in group), tuple(parts))
+
+
+def _pair_spans(spans: Sequence[KeptSpan]) -> tuple[tuple[int, int], ...]:
+    """Return the pairs of a MarkedText: of opening and closing tags in its texts, and of codes."""
+    tags = list[TextOrCode | Term]()
+    span_numbers = []  # of each tag
+    for number, span in enumerate(spans):
+        tags += span.parts
+        span_numbers += [number] * len(span.parts)
+    partners = pair_tags([tag if isinstance(tag, str) else "" for tag in tags])
+    partners |= match_pairs(map(_code_pair, tags))
+    pairs = {
+        (span_numbers[opening], span_numbers[closing]) for closing, opening in partners.items()
+    }
+    return tuple(sorted((opening, closing) for opening, closing in pairs if opening != closing))
+
+
+def _code_pair(tag: TextOrCode | Term) -> tuple[str, bool] | None:
+    """Return an inline code as match_pairs takes it; None where it is not one of a pair."""
+    if isinstance(tag, Code) and tag.pair >= 0:
+        return str(tag.pair), tag.opens
+    return None
+
+
+def restore_spans(data: bytes, spans: Sequence[KeptSpan]) -> list[TextOrCode]:
+    """Return a translation as texts and inline codes, with the kept spans in place of sentinels.
+
+    data: the output of a model, valid UTF-8 with sentinels. spans: sentinel k (0xF5 + k) becomes
+    spans[k].
+    """
+    parts = list[TextOrCode]()
+    words = ""  # so far, without tags and codes
+    end = 0
+    for position, byte in enumerate(data if spans else b""):
+        if FIRST_SENTINEL <= byte < FIRST_SENTINEL + N_SENTINELS:
+            for part in (data[end:position].decode(), *spans[byte - FIRST_SENTINEL].parts):
+                new = _target(part, words) if isinstance(part, Term) else part
+                parts.append(new)
+                if isinstance(new, str) and not new.startswith("<"):
+                    words += new
+            end = position + 1
+    parts.append(data[end:].decode())
+    return merge_texts(parts)
+
+
+def _target(term: Term, words: str) -> str:
+    """Return the target of a term; where a sentence begins, with a capital if the term has one.
+
+    words: before it.
+    """
+    if term.source[:1].isupper() and _SENTENCE_BEGIN.search(words):
+        return term.target[:1].upper() + term.target[1:]
+    return term.target
+
+
+def merge_texts(parts: Iterable[TextOrCode]) -> list[TextOrCode]:
+    """Join adjacent texts of a sequence of texts and codes, and drop empty ones."""
+    merged = list[TextOrCode]()
+    texts = list[str]()
+    for part in parts:
+        if isinstance(part, Code):
+            merged += ["".join(texts), part]
+            texts.clear()
+        else:
+            texts.append(part)
+    merged.append("".join(texts))
+    return [part for part in merged if part]
+
+
+def encode_parts(parts: Iterable[TextOrCode]) -> bytes:
+    """Return texts and inline codes, as texts, in UTF-8."""
+    return "".join(part if isinstance(part, str) else part.text for part in parts).encode()
+
+
+def mark_prefix(prefix: bytes, spans: Sequence[KeptSpan]) -> bytes:
+    """Return a forced prefix with sentinels in place of the kept spans that it contains.
+
+    Otherwise the search would write these spans once more. prefix: UTF-8.
+    """
+    marked = prefix
+    for symbol in range(FIRST_SENTINEL, FIRST_SENTINEL + len(spans)):
+        text = encode_parts(restore_spans(bytes([symbol]), spans))
+        longer = marked.replace(text, bytes([symbol]), 1)
+        # The case of a term may be another one there.
+        if text and encode_parts(restore_spans(longer, spans)) == prefix:
+            marked = longer
+    return marked

@@ -1,0 +1,204 @@
+"""The settings of a translation, checked in one place for commands, server and Python: options of
+the search, limits of lines, and what is kept.
+
+How to add a setting: see decoding/interface.py. Imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta
+
+from bytenmt.config.fields import Positive, check_values, option, options_of
+from bytenmt.decoding.interface import AUTO, SEARCH, SPEED, SearchOptions
+from bytenmt.errors import DataError, SettingError
+from bytenmt.sentinels import CLASSES
+
+if TYPE_CHECKING:  # they import NumPy
+    from bytenmt.translation.kept_spans import KeepSpec
+    from bytenmt.translation.reranking import Reranker
+
+ALWAYS, NEVER = "always", "never"
+MAX_TOKENS = 16_000  # source bytes of a batch, padding included, times the beam size
+CONSTRAINTS = "Constraints"  # a heading of --help
+
+keep_option = partial(option, heading=CONSTRAINTS)
+length_option = partial(option, group="search", heading="Sentences and lengths")
+
+
+@dataclass(frozen=True)
+class LineSettings:
+    """Settings of lines, independent of the search: how they are split, batched and limited in
+    length.
+
+    prefix: what every translation begins with, except that of an empty line; it may be longer than
+    the length
+    limit: max_len_a * source bytes + max_len_b bytes. max_tokens: source bytes of a batch, times
+    the beam.
+    """
+
+    prefix: bytes = option(
+        b"",
+        "Forced decoding: text with which every translation begins.",
+        group="output",
+        heading=CONSTRAINTS,
+    )
+    max_len_a: Annotated[float, Meta(ge=0.0, le=1000.0)] = length_option(
+        3.0, "Length limit of a translation: A * source bytes + --max-len-b bytes."
+    )
+    max_len_b: Annotated[int, Meta(ge=0, le=10**6)] = length_option(
+        100, "Length limit of a translation: --max-len-a * source bytes + B bytes."
+    )
+    max_source_bytes: Annotated[int, Meta(ge=4, le=10**9)] | None = length_option(
+        None,
+        "Maximum source length in bytes; longer lines are split at spaces and translated in parts (default:"
+        " the maximum length of the model's training pairs).",
+    )
+    max_tokens: Positive = length_option(
+        MAX_TOKENS,
+        "Batch size in source bytes, padding included, times the beam size.",
+        heading=SPEED,
+    )
+    split_sentences: str = length_option(
+        AUTO,
+        "Split lines into sentences and translate them one by one; auto does so if the model was trained on"
+        " single sentences.",
+        choices=(AUTO, ALWAYS, NEVER),
+    )
+
+
+@dataclass(frozen=True)
+class KeepSettings:
+    """Settings of the spans of a line that its translation copies unchanged, and of the glossary.
+
+    keep: classes of spans, such as "urls,numbers"; keep_pattern: regular expressions of further
+    spans.
+    glossary: a file of terms and their translations. KeepSpec.from_settings of kept_spans reads
+    them.
+    """
+
+    keep: str | None = keep_option(
+        None,
+        "Classes of spans that are copied unchanged from the source to the translation, separated by commas;"
+        " none keeps nothing (default: all, if the model was trained with sentinels).",
+        metavar=",".join(CLASSES),
+    )
+    keep_pattern: tuple[str, ...] = keep_option(
+        (),
+        "Copy every match of this regular expression, in Python's syntax, unchanged to the translation; may"
+        " be repeated.",
+        metavar="REGEX",
+    )
+    glossary: Path | None = keep_option(
+        None,
+        "Glossary file of lines `term TAB target`: the translation has the target where the source has the"
+        " term, also with the ending of a plural or case.",
+    )
+
+
+LINES = options_of(LineSettings)
+KEEP = options_of(KeepSettings)
+TABLE = SEARCH | LINES
+
+
+def option_name(setting: str) -> str:
+    """Return the name of a setting's option, such as "--beam-size" for beam, for messages of
+    commands."""
+    return (TABLE | KEEP)[setting].long
+
+
+@dataclass(frozen=True)
+class Settings(LineSettings):
+    """All settings of a translation: those of lines (LineSettings), of the search, and of kept
+    spans.
+
+    max_source_bytes: of a chunk; longer lines are cut. search: options of the search. keep: the
+    spans that sentinels replace and that are copied, by models that were trained with sentinels;
+    None: no span.
+    needs_sentinels: whether the user set `keep` or a glossary, so that other models are refused.
+    left_to_runs: names of settings that the user did not set, so that those of the runs are taken.
+    languages: codes, such as "de", of those by whose rules lines are split into sentences; none: a
+    line is one. reranker: ranks the hypotheses of each request anew; the n_best first ones stay.
+    """
+
+    max_source_bytes: int = 1000
+    search: SearchOptions = field(default_factory=SearchOptions)
+    keep: KeepSpec | None = None
+    needs_sentinels: bool = False
+    left_to_runs: frozenset[str] = frozenset()
+    languages: Sequence[str] = ()
+    reranker: Reranker | None = None
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], shown: Callable[[str], str] = str) -> Settings:
+        """Return checked settings from values by name; defaults stand for names that are missing.
+
+        values: fields of SearchOptions (except endless), LineSettings and KeepSettings. shown: returns a
+        name as error messages write it, such as "--beam-size". Raises SettingError for an unknown
+        name or a wrong value, DataError for a prefix or glossary that is malformed.
+        """
+        from bytenmt.translation.kept_spans import KeepSpec  # here: --help does without NumPy
+
+        known = TABLE | KEEP
+        for name in values:
+            if name not in known:
+                raise SettingError(
+                    f"unknown setting {name}: expected one of {', '.join(sorted(known))}"
+                )
+        values = dict(values)
+        if "prefix" in values:
+            values["prefix"] = encode_line(values["prefix"], "the prefix")
+        values = check_values(values, TABLE, shown)
+        if (n_best := values.get("n_best", 1)) > (beam := values.get("beam", n_best)):
+            raise SettingError(
+                f"{shown('n_best')} {n_best} of {shown('beam')} {beam}: give {shown('beam')} {n_best} or more"
+            )
+        of_keep = {name: value for name, value in values.items() if name in KEEP}
+        search = SearchOptions(
+            **{"beam": n_best} | {name: values[name] for name in values if name in SEARCH}
+        )
+        # What is sampled is what the model says, repetitions and all.
+        of_runs = {"length_penalty", "max_source_bytes"}
+        of_runs |= {"no_repeat_ngram_size", "beam"} if not search.sample else set()
+        values = {name: value for name, value in values.items() if value is not None}
+        return cls(
+            search=search,
+            **{name: values[name] for name in values if name in LINES},
+            keep=KeepSpec.from_settings(**of_keep),
+            needs_sentinels=any(value and value != "none" for value in of_keep.values()),
+            left_to_runs=frozenset(of_runs - values.keys()),
+        )
+
+    def max_target_bytes(self, n_source_bytes: int) -> int:
+        """Return the length limit, in bytes, of the translation of a source of n_source_bytes.
+
+        It is max_len_a * n_source_bytes + max_len_b; a prefix that is longer raises it.
+        """
+        return int(self.max_len_a * n_source_bytes) + self.max_len_b
+
+
+def encode_line(line: str | bytes, name: str) -> bytes:
+    """Return a line as UTF-8 bytes. name: what error messages call it, such as "line 3".
+
+    Raises DataError for another type, invalid UTF-8 or a line break.
+    """
+    from bytenmt.utf8 import first_invalid  # here: --help does without NumPy
+
+    if not isinstance(line, str | bytes):
+        raise DataError(f"{name} is of type {type(line).__name__}: expected str or bytes")
+    try:
+        data = line.encode() if isinstance(line, str) else line
+    except UnicodeEncodeError:
+        raise DataError(f"{name} contains an unpaired surrogate: give valid text") from None
+    if first_invalid(data) >= 0:
+        raise DataError(
+            f"{name} is not valid UTF-8: convert it, or repair it by .decode('utf-8', 'replace')"
+        )
+    if b"\n" in data or b"\r" in data and name == "the prefix":
+        raise DataError(f"{name} contains a line break: give each line as a separate text")
+    return data

@@ -1,0 +1,255 @@
+"""Translate lines: their order is kept, and many are decoded side by side.
+
+A Translator has a LineBatch make requests of lines, sorts these by length, and has an engine decode
+as many at once as a byte budget allows. Imports no PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, AnyStr, overload
+
+from bytenmt.data.sentences import UNKNOWN_LANGUAGE, languages_of_files
+from bytenmt.decoding.interface import AUTO, EngineSpec, Hypothesis, Request, SearchOptions
+from bytenmt.decoding.loading import Runtime, load_runs
+from bytenmt.decoding.scheduler import decode
+from bytenmt.errors import SettingError
+from bytenmt.reporter import SILENT, Reporter
+from bytenmt.translation.kept_spans import SourceLine
+from bytenmt.translation.line_batch import LineBatch, TranslationResult
+from bytenmt.translation.reranking import Reranker
+from bytenmt.translation.settings import ALWAYS, Settings, encode_line
+
+if TYPE_CHECKING:  # it imports Numba
+    from bytenmt.decoding.engine import Engine
+
+BEAM_OF_SENTINELS = 4  # the default beam size of models that were trained with sentinels
+TUNED = frozenset(
+    ("length_penalty", "no_repeat_ngram_size")
+)  # options that runs store, as SearchDefaults
+MAX_SENTENCES = 1024  # side by side, however short
+HISTORY_BYTES = 1 << 30  # for the chosen bytes of the sentences side by side, if they are several
+FEW_MULTI_SENTENCE_LINES = 0.05  # share of the training lines up to which "auto" splits lines
+BYTES_PER_STEP = 8  # of history for a byte of a hypothesis: 3, twice while room is made for more
+
+
+@dataclass(frozen=True, eq=False)
+class Translator:
+    """Translates lines with one trained model (a run), or with several as an ensemble.
+
+    >>> translator = Translator.load("runs/mine", beam=4, n_best=2)
+    >>> texts = translator.translate(["오후 3시 40분", "2026년 11월 21일"])
+    >>> best, second = translator.n_best(["오후 3시 40분"])[0]
+    >>> (best.text == texts[0] == translator.translate("오후 3시 40분"), best.score >= second.score)
+    (True, True)
+
+    Usually made by `load` or `from_runtime`. make_engine: returns an engine that decodes up to the
+    given number of sentences side by side, with the options of `settings`; with a reranker the
+    engine returns the whole beam. settings: as they are in use, defaults of the runs included.
+    """
+
+    make_engine: Callable[[int], Engine]
+    settings: Settings = field(default_factory=Settings)
+    _engines: dict[int, Engine] = field(default_factory=dict, init=False, repr=False)
+
+    @classmethod
+    def load(
+        cls,
+        *runs: str | Path,
+        engine: str = AUTO,
+        device: str = AUTO,
+        precision: str = AUTO,
+        threads: int | None = None,
+        reverse: str | Path | None = None,
+        reporter: Reporter = SILENT,
+        **settings: Any,
+    ) -> Translator:
+        """Return a Translator of a run folder or weights file; several form an ensemble, whose
+        probabilities are averaged.
+
+        engine, device, precision, threads: see interface.EngineSpec; "auto" is what suits the
+        machine.
+        reverse: a run of the opposite direction, whose model reranks the hypotheses of a beam
+        search.
+        reporter: gets messages that a user may not expect, such as that kernels are being compiled.
+        settings: by keyword, those of settings.LineSettings (prefix, max_len_a, …), SearchOptions
+        (beam, n_best, sample, …) and KeepSettings (keep, keep_pattern, glossary: see
+        KeepSpec.from_settings). Raises BytenmtError for the same mistakes as the commands.
+        """
+        other = None if reverse is None else Path(reverse)
+        checked, spec = (
+            Settings.from_dict(settings),
+            EngineSpec(engine, device, precision, threads, other),
+        )
+        return cls.from_runtime(load_runs(runs, spec, reporter), checked)
+
+    @classmethod
+    def from_runtime(
+        cls, runtime: Runtime, settings: Settings | None = None, **named: Any
+    ) -> Translator:
+        """Return a Translator of runs that loading.load_runs has loaded.
+
+        settings: the defaults stored in the runs stand for what is not set. named: settings by
+        keyword, read only if `settings` is None. Raises SettingError, also for a language model.
+        """
+        if not runtime.has_source:
+            name = runtime.runs[0].file if runtime.runs else "the model"
+            raise SettingError(
+                f"{name} is a language model and cannot translate: give a translation model"
+            )
+        settings = Settings.from_dict(named) if settings is None else settings
+        if settings.needs_sentinels and not runtime.has_sentinels:
+            raise SettingError(
+                "keep and glossary need a model that was trained with sentinels (data.sentinels):"
+                " this one was not"
+            )
+        left, tuned = settings.left_to_runs, runtime.search_defaults
+        named = {name: getattr(tuned, name) for name in left & TUNED if tuned is not None}
+        if runtime.has_sentinels and "beam" in left:
+            named["beam"] = max(BEAM_OF_SENTINELS, settings.search.n_best)
+        search = of_engine = replace(settings.search, **named)
+        reranker = None
+        if runtime.reverse is not None and search.beam > 1 and not search.sample:
+            reranker = Reranker(runtime.reverse, search.length_penalty)
+            of_engine = replace(search, n_best=search.beam)
+        settings = replace(
+            settings,
+            search=search,
+            max_source_bytes=(runtime if "max_source_bytes" in left else settings).max_source_bytes,
+            keep=settings.keep if runtime.has_sentinels else None,
+            languages=sentence_languages(runtime, settings.split_sentences),
+            reranker=reranker,
+        )
+        return cls(partial(runtime.make_engine, of_engine), settings)
+
+    def __repr__(self) -> str:
+        return f"<Translator, beam {self.options.beam}, lines up to {self.settings.max_source_bytes} bytes>"
+
+    @property
+    def options(self) -> SearchOptions:
+        """The options of the search, as they are in use: defaults of the runs included."""
+        return self.settings.search
+
+    @overload
+    def translate(self, lines: AnyStr) -> AnyStr: ...  # type: ignore[overload-overlap]
+    @overload
+    def translate(self, lines: Iterable[AnyStr]) -> list[AnyStr]: ...
+    def translate(self, lines: Any) -> Any:
+        """Return the best translation of a line, or of each of several lines, in their order.
+
+        lines: a str gives a str, bytes give bytes; without line ends, bytes are valid UTF-8. Raises
+        DataError where one is not.
+        """
+        if isinstance(lines, str | bytes):
+            best: Any = self.n_best(lines)
+            return best[0].text
+        return [hypotheses[0].text for hypotheses in self.n_best(lines)]
+
+    @overload
+    def n_best(self, lines: AnyStr) -> list[Hypothesis[AnyStr]]: ...  # type: ignore[overload-overlap]
+    @overload
+    def n_best(self, lines: Iterable[AnyStr]) -> list[list[Hypothesis[AnyStr]]]: ...
+    def n_best(self, lines: Any) -> Any:
+        """Return the hypotheses of a line, best first, up to the setting n_best; of several, a list
+        each."""
+        is_one = isinstance(lines, str | bytes)
+        lines = [lines] if is_one else list(lines)
+        names = (
+            ["the line"] if is_one else [f"line {number}" for number in range(1, len(lines) + 1)]
+        )
+        results = self.translate_lines(list(map(encode_line, lines, names)))
+        n_best = [
+            [
+                Hypothesis(_in_type_of(line, hypothesis.text), *hypothesis[1:])
+                for hypothesis in result.hypotheses
+            ]
+            for line, result in zip(lines, results, strict=True)
+        ]
+        return n_best[0] if is_one else n_best
+
+    def translate_lines(
+        self, lines: Sequence[SourceLine], first: int = 0
+    ) -> list[TranslationResult]:
+        """Translate lines; return a result for each, in their order.
+
+        lines: valid UTF-8 without line ends; or, for a line of a document, its texts and inline
+        codes (sentinels.Code), which are then in TranslationResult.parts. first: the number of the
+        first line, on which random draws depend. Empty lines and lines of URLs and e-mail addresses
+        alone are copied. Equal lines are translated once, except in sampling.
+        """
+        batch = self.batch(lines, first)
+        for capacity, requests in self._by_capacity(batch.requests):
+            with self._engine(capacity) as engine:
+                for index, hypotheses in decode(engine, requests):
+                    batch.add(requests[index], hypotheses)
+        return batch.results()
+
+    def batch(self, lines: Sequence[SourceLine], first: int = 0) -> LineBatch:
+        """Return a LineBatch of lines with this Translator's settings; nothing is decoded."""
+        return LineBatch(lines, self.settings, first)
+
+    def _by_capacity(self, requests: Sequence[Request]) -> Iterator[tuple[int, list[Request]]]:
+        """Yield the capacity of an engine and the requests for it, longest first, so that short
+        ones fill the slots that become free. Capacities are powers of two, so that there are few
+        engines."""
+        lengths = [len(request.source or b"") for request in requests]
+        order = sorted(range(len(requests)), key=lambda index: -lengths[index])
+        start = 0
+        while start < len(order):
+            capacity = self.capacity(lengths[order[start]])
+            end = start
+            while end < len(order) and self.capacity(lengths[order[end]]) == capacity:
+                end += 1
+            yield (
+                min(capacity, 1 << (end - start - 1).bit_length()),
+                [requests[i] for i in order[start:end]],
+            )
+            start = end
+
+    def capacity(self, n_bytes: int) -> int:
+        """Return how many sentences of up to n_bytes source bytes are decoded side by side: a power
+        of two, limited by max_tokens and by the memory for their outputs."""
+        settings = self.settings
+        beam, limit = settings.search.beam, settings.max_target_bytes(n_bytes)
+        history = beam * (limit + 1) * BYTES_PER_STEP
+        most = min(
+            settings.max_tokens // (beam * (n_bytes + 1)), MAX_SENTENCES, HISTORY_BYTES // history
+        )
+        return 1 << max(1, most).bit_length() - 1
+
+    @contextmanager
+    def _engine(self, capacity: int) -> Iterator[Engine]:
+        """Yield an engine that nobody else uses; after an error it is not used again."""
+        engine = self._engines.pop(capacity, None) or self.make_engine(capacity)
+        yield engine
+        self._engines[capacity] = engine
+
+
+def sentence_languages(runtime: Runtime, split_sentences: str) -> Sequence[str]:
+    """Return codes of the languages by whose rules source lines are split into sentences; () if
+    lines are not split.
+
+    split_sentences: "always", "never" or "auto": split if the runs were trained on single
+    sentences.
+    """
+    facts = [run.facts for run in runtime.runs]
+    is_split = split_sentences == ALWAYS
+    if split_sentences == AUTO and facts:
+        shares = [fact.multi_sentence_share for fact in facts]
+        is_split = all(share is not None and share <= FEW_MULTI_SENTENCE_LINES for share in shares)
+    if not is_split:
+        return ()
+    return (
+        languages_of_files(corpus.src or "" for corpus in facts[0].corpora)
+        if facts
+        else UNKNOWN_LANGUAGE
+    )
+
+
+def _in_type_of(line: AnyStr, text: bytes) -> AnyStr:
+    """Return valid UTF-8 as str where the line is a str, else as it is."""
+    return text.decode() if isinstance(line, str) else text
