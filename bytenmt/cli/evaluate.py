@@ -25,6 +25,7 @@ from bytenmt.errors import BytenmtError, printable
 if TYPE_CHECKING:
     from bytenmt.data.corpus import ParallelCorpus
     from bytenmt.evaluation.comparison import System
+    from bytenmt.formality import Form
     from bytenmt.translation.settings import Settings
 
 
@@ -86,7 +87,7 @@ def evaluate(
     if scoring.log_probabilities:
         if scoring.hyps:
             CONSOLE.warn("--hyp has no effect with --log-probabilities")
-        _print_log_probabilities(runs, corpus, engine)
+        _print_log_probabilities(runs, corpus, engine, checked.formality)
         return
     hypotheses = [_open_hypotheses(path, corpus) for path in scoring.hyps]
     text = TestText(
@@ -170,9 +171,12 @@ def _draw_curves(runs: dict[str, Path], output: Path) -> None:
 
 
 def _print_log_probabilities(
-    runs: Sequence[Path], corpus: ParallelCorpus, spec: EngineSpec
+    runs: Sequence[Path], corpus: ParallelCorpus, spec: EngineSpec, formality: Form | None
 ) -> None:
-    """Print log p(target | source) and bits per byte of each line and model, EOS included."""
+    """Print log p(target | source) and bits per byte of each line and model, EOS included.
+
+    formality: the form of address that the sources ask for.
+    """
     from bytenmt.cli import inputs
     from bytenmt.evaluation.likelihood import log_probabilities
 
@@ -180,7 +184,9 @@ def _print_log_probabilities(
     for run in runs:
         runtime = inputs.load_models((run,), spec)
         inputs.check_source(run, runtime.has_source, corpus.src)
-        columns.append(log_probabilities(runtime.make_scorer(), corpus).tolist())
+        runtime.check_formality(formality)
+        log_p = log_probabilities(runtime.make_scorer(), corpus, formality=formality)
+        columns.append(log_p.tolist())
     for *nats, n_bytes in zip(*columns, corpus.target_lengths.tolist(), strict=True):
         fields = []
         for value in nats:
@@ -208,7 +214,7 @@ def _translate(
     results = inputs.translate_lines(
         Translator.from_runtime(runtime, settings), list(corpus.src), 1000
     )
-    log_p = log_probabilities(runtime.make_scorer(), corpus)
+    log_p = log_probabilities(runtime.make_scorer(), corpus, formality=settings.formality)
     config = runtime.runs[0].config
     of_model = {
         "architecture": architecture(config.model),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bytenmt.cli.line_filter import OutputFormat
     from bytenmt.decoding.loading import Runtime
     from bytenmt.translation.line_batch import TranslationResult
+    from bytenmt.translation.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +119,7 @@ def translate(
         text = inputs.open_text(input)
     runtime = inputs.load_models(runs, engine)
     translator = Translator.from_runtime(runtime, checked)
-    form = _output_format(answers, runtime, checked.search.n_best, translator.options.beam)
+    form = _output_format(answers, runtime, translator.settings)
     with ExitStack() as stack:
         if output is not None and is_file:
             out, n_done = stack.enter_context(resumable_writer(output, files.resume))
@@ -137,9 +138,7 @@ def translate(
             lines.stream(standard_input())
 
 
-def _output_format(
-    answers: OutputOptions, runtime: Runtime, n_best: int, beam: int
-) -> OutputFormat:
+def _output_format(answers: OutputOptions, runtime: Runtime, settings: Settings) -> OutputFormat:
     """Return how translations are written. Raises BytenmtError."""
     from bytenmt.cli.line_filter import format_plain
     from bytenmt.cli.output_formats import JsonRecords, describe_flags, n_best_list
@@ -147,6 +146,7 @@ def _output_format(
     from bytenmt.translation.alignment import align_lines
 
     is_json = answers.format == "jsonl"
+    n_best = settings.search.n_best
     if is_json and answers.alignment and not runtime.has_attention:
         raise BytenmtError(
             "--alignment needs a model with attention: leave it out, or use another model"
@@ -155,13 +155,14 @@ def _output_format(
     if is_json:
         links = None
         if answers.alignment:
-            links = partial(align_lines, runtime.make_attention_scorers())
+            scorers = runtime.make_attention_scorers()
+            links = partial(align_lines, scorers, formality=settings.formality)
         form = JsonRecords(n_best, links)
     elif n_best > 1:
         form = n_best_list
     if answers.flag_above is None and not is_json:
         return form
-    judge = Judge.from_runtime(runtime, answers.flag_above, beam=beam)
+    judge = Judge.from_runtime(runtime, answers.flag_above, beam=settings.search.beam)
     CONSOLE.detail(judge.describe())
 
     def write(results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:

@@ -89,6 +89,8 @@ def translate_file(
     else:
         data = read_bytes(input).tobytes()
     document = formats.read(data, reading, source)
+    for warning in document.warnings:
+        CONSOLE.warn(f"{source}: {warning}")
     runtime = inputs.load_models(runs, engine)
     translator = Translator.from_runtime(runtime, checked)
     corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]

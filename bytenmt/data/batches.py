@@ -50,7 +50,7 @@ class Batch(NamedTuple):
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """The number of sentence pairs, of target bytes and of source bytes; the bytes include EOS."""
+        """The numbers of sentence pairs, target bytes and source bytes, with EOS."""
         return len(self.target_len), int(self.target_len.sum()), int(self.source_len.sum())
 
     @property
@@ -60,7 +60,7 @@ class Batch(NamedTuple):
 
     @property
     def target_out(self) -> Bytes:
-        """The bytes to be predicted at each position of target_in, (n, t) uint8: bytes, EOS, PAD."""
+        """The bytes to be predicted after those of target_in, (n, t) uint8: bytes, EOS, PAD."""
         return self.target[:, 1:]
 
 

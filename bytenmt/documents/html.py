@@ -1,8 +1,8 @@
 """HTML by lxml: units are the text between blocks with its inline elements, and some attributes.
 
 What programs write (code, pre, script and so on) and what is marked translate="no" stays as it is.
-A fragment of a page comes back without <html> and <body>, and a file with an XML
-declaration as XML.
+A fragment of a page comes back without <html> and <body>, and XHTML as XML: a file
+with an XML declaration, or well-formed with a doctype of XHTML.
 """
 
 from __future__ import annotations
@@ -54,6 +54,10 @@ PAGE = re.compile(
     r"(?is)(?:\s|<!--.*?-->)*+((?:<([?%]).*?\2>|<!--.*?-->|[^<])*+)"
     r"<(!doctype|html|head|body)(?=[\s/>])"
 )
+XHTML = re.compile(rb"(?i)<!doctype\s+html\s+public\s+[\"'][^\"']*XHTML")
+# lxml adds the second to pages with such a doctype.
+HTTP_EQUIV = b"http-equiv"
+ADDED_META = re.compile(rb"<meta http-equiv=\"Content-Type\"[^<>]*/>\n?")
 SPACE = re.compile(r"[ \t\r\n\f]+")
 
 
@@ -62,7 +66,7 @@ def read(data: bytes, options: ReadOptions) -> Document:
 
     Raises DataError.
     """
-    is_xml = data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<?xml")
+    is_xml = _is_xml(data)
     declared = CHARSET.search(data[:2048])
     file = EditedText(b"" if is_xml else data, declared[1].decode() if declared else None)
     start = PAGE.match(file.text)
@@ -83,7 +87,8 @@ def read(data: bytes, options: ReadOptions) -> Document:
 
     def dump() -> bytes:
         if is_xml:
-            return inline_xml.dump(root.getroottree(), data)
+            xhtml = inline_xml.dump(root.getroottree(), data)
+            return xhtml if HTTP_EQUIV in data else ADDED_META.sub(b"", xhtml)
         if is_page:
             written = etree.tostring(root.getroottree(), encoding="unicode", method="html")
         else:
@@ -94,6 +99,18 @@ def read(data: bytes, options: ReadOptions) -> Document:
         return file.encoded(written.replace("\xa0", "&nbsp;"), "xmlcharrefreplace")
 
     return Document(list(_units(root if is_page else body)), dump)
+
+
+def _is_xml(data: bytes) -> bool:
+    """Return whether a page is read as XML: it says so, or has a doctype of XHTML and may be."""
+    start = data.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if start.startswith(b"<?xml") or not XHTML.match(start):
+        return start.startswith(b"<?xml")
+    try:
+        inline_xml.parse(data, "html")
+    except (DataError, SyntaxError):
+        return False
+    return True
 
 
 def _is_marked(element: Element) -> bool:

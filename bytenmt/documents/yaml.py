@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
@@ -17,6 +19,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from bytenmt.documents.unit import Document, EditedText, ReadOptions, Unit, text_writer
 
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
+INDENTATION = re.compile("[ ]*")
 PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor or a tag before a scalar
 # What needs no quotes, also in lists and mappings on one line, and in YAML 1.1, where yes is a
 # boolean.
@@ -86,10 +89,38 @@ def _unit(file: EditedText, start: int, scalar: ScalarNode, name: str) -> Unit:
 
 
 def _to_yaml(value: str, before: str, style: str) -> str:
-    """Return a scalar: plain if the former one was and it reads the same, else in JSON's quotes."""
-    if not style and PLAIN.fullmatch(value) and YAML(typ="safe", pure=True).load(value) == value:
+    """Return a scalar in the style of the former one if it reads the same, else in quotes."""
+    if not style and PLAIN.fullmatch(value) and _load(value) == value:
         return value
+    if style in ("|", ">"):
+        block = _to_block(value, before, style)
+        if _load(block) == value:
+            return block
     quoted = UNPRINTABLE.sub(
         lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False)
     )
     return quoted + before[len(before.rstrip()) :]  # the line end of a block
+
+
+def _load(text: str) -> Any:
+    """Return the value of a scalar, None if it is malformed."""
+    try:
+        return YAML(typ="safe", pure=True).load(text)
+    except YAMLError:
+        return None
+
+
+def _to_block(value: str, before: str, style: str) -> str:
+    """Return a block with the header, indentation, width and last line ends of the former one."""
+    header, *lines = before.split("\n")
+    indentation = next((INDENTATION.match(line) for line in lines if line.strip()), None)
+    prefix = indentation[0] if indentation else ""
+    written = value.rstrip("\n").split("\n")
+    if style == ">":
+        width = max(len(line) for line in lines)
+        wrapped = list[str]()
+        for paragraph in written:
+            wrapped += [*textwrap.wrap(paragraph, width, break_long_words=False), ""]
+        written = wrapped[:-1]
+    body = "\n".join(f"{prefix}{line}".rstrip() for line in written)
+    return f"{header}\n{body}{before[len(before.rstrip()) :]}"

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.decoding.scorer import Scorer
+from bytenmt.formality import Form
 from bytenmt.utf8 import EOS
 
 if TYPE_CHECKING:  # it imports PyTorch
@@ -23,12 +24,16 @@ LINES_AT_ONCE = 100  # lines that a process scores together
 
 
 def log_probabilities(
-    scorer: Scorer, corpus: ParallelCorpus, group: Group | None = None
+    scorer: Scorer,
+    corpus: ParallelCorpus,
+    group: Group | None = None,
+    formality: Form | None = None,
 ) -> npt.NDArray[np.float64]:
     """Return the natural log-probability of each target of a corpus given its source: (m,).
 
     EOS is included. group: processes that share the work. All of them call this, with the same
-    model and corpus, and each gets all values.
+    model and corpus, and each gets all values. formality: the form of address that the sources ask
+    for.
     """
     log_p = np.zeros(len(corpus))
     order = np.argsort(corpus.target_lengths, kind="stable")
@@ -43,7 +48,7 @@ def log_probabilities(
         if corpus.has_source:
             sources = [corpus.source(k) for k in indices]
         targets = [corpus.target(k) + bytes([EOS]) for k in indices]
-        all_scores = scorer.score_texts(sources, targets)
+        all_scores = scorer.score_texts(sources, targets, formality)
         log_p[indices] = [scores.log_p.sum() for scores in all_scores]
     if group is not None and group.size > 1:
         import torch

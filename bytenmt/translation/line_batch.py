@@ -153,7 +153,7 @@ class LineBatch:
             return None
         limit = max(settings.max_target_bytes(len(source)), len(prefix))
         draws = number if settings.search.sample else 0
-        return Request(source, limit, prefix, draws, pairs=chunk.pairs)
+        return Request(source, limit, prefix, draws, chunk.pairs, settings.formality)
 
     def _distinct_requests(self) -> list[Request]:
         """Return the requests without duplicates; in sampling all differ by their number."""

@@ -46,7 +46,7 @@ layers.attention gaussian | -2 * | 0 *
 weights made to add up to one after the Gaussian, A.3 | luong-local-p | reference: sentence
 layers.attention attend | * factors.to(weights.dtype) | * factors / (weights * factors).sum(-1, True)
 local-m that counts from the beginning of each call | luong-local-m | steps: cut into
-architectures.luong.model Luong._read_with_feeding | , state.position | , 0 * state.position
+architectures.luong.model Luong._read_with_feeding | = state.position | = 0 * state.position
 places of a source turned round | luong-location luong-local-m | reference
 architectures.luong.config LuongConfig.by_place | self.is_local or self.by_location | False
 a reversed source that begins with its padding | seq2seq bahdanau luong-concat | padding
@@ -58,7 +58,7 @@ architectures.bytenet.model ByteNet.unfolded_len | src_len.double() | src_len.ma
 the last column past |t^|, F.12 | bytenet | reference: sentence
 architectures.bytenet.model ByteNet._columns | unfolded_len[:, None] | unfolded_len[:, None] - 1
 ConvS2S' sqrt(m) with m the batch's width | convs2s | padding
-architectures.convs2s.model DecoderLayer.attend | memory.source_len[ | memory.source_len.max().expand(n)[
+architectures.convs2s.model DecoderLayer.attend | memory.source_len[ | memory.source_len.max().expand(len(memory.keys))[
 a mean that reads padding | convs2s-pooling | padding
 architectures.convs2s.encoder mean_pool | x * mask[:, :, None] | x
 a ring that is not written | bytenet convs2s | steps: cut into

@@ -59,12 +59,12 @@ def test_lines(content: bytes) -> None:
     check(content)
 
 
-PIECE = 256  # bytes that are scanned together in these tests
+PIECE_BYTES = 256  # that are scanned together in these tests
 
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PIECE", PIECE)
+    monkeypatch.setattr(module, "PIECE_BYTES", PIECE_BYTES)
 
 
 PIECES = [

@@ -185,7 +185,8 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         depth = len(steps)
         hidden = list(state.hidden[:depth])
         cell = list(state.hidden[depth:])
-        attentional, position = (state.attentional, state.position)
+        attentional = state.attentional
+        position = state.position
         outputs = []
         weights = []
         for e_t in embedding_share:
