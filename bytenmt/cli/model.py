@@ -80,7 +80,7 @@ def _own_validation_text(run: Path) -> list[Path]:
     """
     from bytenmt.checkpoints.weights import is_weights_file, read_run, resolve_path
     from bytenmt.data.text_file import TextFile
-    from bytenmt.evaluation.judge import FEWEST_LINES
+    from bytenmt.evaluation.judge import MIN_LINES
 
     # A weights file may come from elsewhere: the files that it names are not read.
     if is_weights_file(resolve_path(run)):
@@ -89,7 +89,7 @@ def _own_validation_text(run: Path) -> list[Path]:
     if valid is None or not valid.has_source:
         return []
     paths = [path for path in (valid.src, valid.tgt, valid.tsv) if path is not None]
-    if all(map(Path.is_file, paths)) and len(TextFile.open(paths[-1])) >= FEWEST_LINES:
+    if all(map(Path.is_file, paths)) and len(TextFile.open(paths[-1])) >= MIN_LINES:
         return paths
     return []
 
