@@ -36,6 +36,7 @@ from bytenmt.decoding.engine_kinds import (
     engine_help,
     precision_help,
 )
+from bytenmt.formality import Form, with_form
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault  # in typing from Python 3.13 on
@@ -161,6 +162,17 @@ class Request(NamedTuple):
     # Numbers of sentinels, from 0, of an opening and its closing tag: the first of a pair must be
     # written before the second.
     pairs: tuple[tuple[int, int], ...] = ()
+    formality: Form | None = None  # that the output is asked to have; None: the model's choice
+
+    @property
+    def encoded_source(self) -> bytes | None:
+        """The source as the encoder reads it, without EOS; only engines use it.
+
+        It stands behind the byte that asks for a form of address, if any.
+        """
+        if self.source is None:
+            return None
+        return with_form(self.source, self.formality)
 
 
 class Hypothesis(NamedTuple, Generic[TextT]):

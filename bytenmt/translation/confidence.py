@@ -57,6 +57,8 @@ MAX_LENGTH_RATIO = 6.0
 MIN_LENGTH_RATIO = 1 / 8
 MAX_SIGMAS = 4.0  # beyond it a length is wrong; references are within 4.4
 NUMBER_PATTERN = re.compile(r"\d{1,3}(?:[.,'\u00a0\u202f\u2019]\d{3})+(?!\d)|\d{1,18}")
+WORD = re.compile(r"[^\W\d_]+")
+ABBREVIATION = re.compile(r"[A-Za-z]{1,2}|[A-Z]{3,5}")
 HALF_DAY_HOURS = 12  # between "3 p.m." and "15 Uhr"
 # Spans that are the same in all languages.
 NO_TEXT = compile_patterns(("placeholders", "tags", "urls", "emails"))
@@ -158,17 +160,16 @@ def _numbers(line: bytes) -> Counter[int]:
 
 
 def is_copy(source: bytes, text: bytes) -> bool:
-    """Return whether a translation has the same letters as its source, and at least one.
+    """Return whether a translation has the same words as its source, in any letter case.
 
-    Letter case and letters in placeholders, tags, URLs and e-mail addresses do not count.
+    Placeholders, tags, URLs and e-mail addresses do not count. False for a source without words,
+    or with abbreviations alone: "GB", "pm", "Ok." and "D/L" may be the same in both languages.
     """
-    letters = _letters(text)
-    return letters != "" and letters == _letters(source)
-
-
-def _letters(line: bytes) -> str:
-    """Return the letters of a line outside of kept spans, in lower case."""
-    return "".join(filter(str.isalpha, plain_text(line).casefold()))
+    words = WORD.findall(plain_text(source))
+    if all(ABBREVIATION.fullmatch(word) for word in words):
+        return False
+    same = "".join(WORD.findall(plain_text(text)))
+    return same.casefold() == "".join(words).casefold()
 
 
 def plain_text(line: bytes) -> str:

@@ -152,7 +152,7 @@ class LineBatch:
         limit = max(settings.max_target_bytes(len(source)), len(prefix))
         if not settings.search.sample:  # nothing is drawn, and equal requests are one
             number = 0
-        return Request(source, limit, prefix, number, pairs=chunk.pairs)
+        return Request(source, limit, prefix, number, chunk.pairs, settings.formality)
 
     def _distinct_requests(self) -> list[Request]:
         """Return the requests without duplicates; in sampling all differ by their number."""

@@ -17,6 +17,7 @@ from msgspec import Meta
 from bytenmt.config.fields import Positive, check_values, option, options_of
 from bytenmt.decoding.interface import AUTO, SEARCH_SETTINGS, SPEED_HEADING, SearchOptions
 from bytenmt.errors import DataError, SettingError
+from bytenmt.formality import FORMS, Form
 from bytenmt.sentinels import CLASSES
 
 if TYPE_CHECKING:  # they import NumPy
@@ -55,6 +56,14 @@ class LineSettings:
         None,
         "Maximum source length in bytes; longer lines are split at spaces and translated in parts"
         " (default: the maximum length of the model's training pairs).",
+    )
+    formality: Form | None = option(
+        None,
+        "Form of address of German and Korean translations, for models that have learned it"
+        " (default: the model's choice).",
+        group="search",
+        heading=CONSTRAINTS_HEADING,
+        choices=FORMS,
     )
     max_tokens: Positive = length_option(
         MAX_TOKENS,
