@@ -235,5 +235,5 @@ def test_a_request_has_a_deadline(headers: dict[str, str]) -> None:
             assert answer.json() == {"error": "not answered within 0.2 s"}
         assert app.service.queue.n_requests == 0
         gate.open.set()
-        ((worker, _),) = app.service.models.values()
+        (worker,) = (model.worker for model in app.service.models.values())
         wait_until(lambda: not worker._jobs, "a line is decoded that nobody waits for")
