@@ -110,7 +110,8 @@ class Translator:
             )
         runtime.check_formality(settings.formality)
         left, tuned = settings.left_to_runs, runtime.search_defaults
-        named = {name: getattr(tuned, name) for name in left & TUNED if tuned is not None}
+        named = {name: getattr(tuned, name, None) for name in left & TUNED}
+        named = {name: value for name, value in named.items() if value is not None}
         if runtime.has_sentinels and "beam" in left:
             named["beam"] = max(BEAM_OF_SENTINELS, settings.search.n_best)
         search = of_engine = replace(settings.search, **named)
