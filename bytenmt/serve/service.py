@@ -60,7 +60,10 @@ class Metrics:
         )
         self.in_flight = Gauge("requests_in_flight", "Requests that wait or are decoded.", **common)
         self.queue_seconds = Histogram(
-            "queue_wait_seconds", "Until the first line is decoded.", buckets=BUCKET_SECONDS, **common
+            "queue_wait_seconds",
+            "Until the first line is decoded.",
+            buckets=BUCKET_SECONDS,
+            **common,
         )
         self.dead_processes = Counter(
             "dead_document_processes", "Processes that died with a document.", **common
