@@ -84,15 +84,16 @@ def check_source(run: Path, has_source: bool, src: object) -> None:
         raise BytenmtError(f"{run} is a translation model: give the source text by --src")
 
 
-def open_text(path: Path) -> TextFile:
+def open_text(path: Path, may_be_empty: bool = False) -> TextFile:
     """Open a text file, or a named pipe, which is read to its end; warn of repaired lines.
 
-    Raises DataError if it has no lines or is not UTF-8.
+    Raises DataError if it is not UTF-8, or has no lines unless it may be empty.
     """
     from bytenmt.data.text_file import TextFile, repair_warning
 
     text = TextFile.open(path)
-    text.require_lines()
+    if len(text) or not may_be_empty:
+        text.require_lines()
     if len(text.repaired):
         CONSOLE.warn(repair_warning(text.path, len(text.repaired), len(text)))
     return text

@@ -118,7 +118,7 @@ def translate(
     is_stream = input is None or input.is_fifo()  # lines of a pipe are translated as they come
     text = None
     if input is not None and not is_stream:
-        text = inputs.open_text(input)
+        text = inputs.open_text(input, may_be_empty=True)
     runtime = inputs.load_models(runs, engine)
     translator = Translator.from_runtime(runtime, checked)
     form = _output_format(answers, runtime, translator.settings)

@@ -49,6 +49,10 @@ class Scheduler:
         """True while any request waits or is being decoded."""
         return bool(self._waiting or self._running)
 
+    def running_jobs(self) -> set[Hashable]:
+        """Return the jobs of which a request is being decoded."""
+        return {job for _, job, _ in self._running.values()}
+
     def submit(self, request: Request, job: Hashable = None, client: Hashable = None) -> int:
         """Queue a request and return its number, counted from 0, by which `step` names it.
 

@@ -245,7 +245,8 @@ def _with_run_defaults(settings: Settings, runtime: Runtime) -> SearchOptions:
     defaults: dict[str, Any] = {}
     if runtime.search_defaults is not None:
         for name in settings.left_to_runs & TUNED_OPTIONS:
-            defaults[name] = getattr(runtime.search_defaults, name)
+            if (value := getattr(runtime.search_defaults, name)) is not None:
+                defaults[name] = value
     if runtime.has_sentinels and "beam" in settings.left_to_runs:
         defaults["beam"] = max(SENTINEL_BEAM, settings.search.n_best)
     return replace(settings.search, **defaults)

@@ -218,7 +218,7 @@ def test_ready_and_alive() -> None:
         with app.service.queue.admitted("a", 1):
             not_ready("too many requests")
         app.service.is_draining = True
-        not_ready("about to end")
+        not_ready("shutting down")
         assert asked.get("/health").headers["connection"] == "close"
 
 

@@ -1,5 +1,6 @@
 """Test what becomes of kept spans, codes and terms between a line and its translation."""
 
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from bytenmt.decoding.interface import Hypothesis, Request
 from bytenmt.decoding.search.state import sentinel_numbers
 from bytenmt.errors import DataError, SettingError
 from bytenmt.sentinels import SENTINELS, Code
+from bytenmt.translation import kept_spans
 from bytenmt.translation.chunks import split_line
 from bytenmt.translation.glossary import Glossary, Term
 from bytenmt.translation.kept_spans import (
@@ -315,3 +317,15 @@ def test_the_default_beam_is_that_of_sentinels(tmp_path: Path) -> None:
     for named, beam in settings:
         assert Translator.load(taught, engine="torch", **named).options.beam == beam
     assert Translator.load(make_run(tmp_path / "plain"), engine="torch").options.beam == 1
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", r"(\w+\s?)+$x"])
+def test_a_pattern_that_takes_for_ever(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends with an error that names the line; a usual line is not touched."""
+    monkeypatch.setattr(kept_spans, "PATTERN_SECONDS", 0.2)
+    translator = made_up_translator(keep_pattern=pattern)
+    assert translator.translate("one") == "ONE0"
+    with pytest.raises(SettingError, match="take more than 0.2 s on the line 'aaaa.*: avoid"):
+        translator.translate("a" * 60)
+    assert signal.getsignal(signal.SIGVTALRM) == signal.SIG_DFL
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)
