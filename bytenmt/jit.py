@@ -27,19 +27,15 @@ from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys
 
 PACKAGE = Path(__file__).parent
-VARIABLE = (
-    "NUMBA_CACHE_DIR"  # of the environment, Numba's own: names the folder of all compiled code
-)
+VARIABLE = "NUMBA_CACHE_DIR"  # Numba's own: names the folder of all compiled code
 VERSIONS = numba.__version__, llvmlite.__version__, np.__version__, EXTENSION_SUFFIXES[0]
-LEAVES = (
-    "jit",
-    "kernel_constants",
-    "ngram_hash",
-    "splitmix",
-    "utf8",
-)  # modules that kernels of any folder import
-ENGINE_FILES = (  # of which the CPU engine's interpreter, a single function, is compiled
+# Modules that kernels of any folder import.
+LEAVES = ("jit", "kernel_constants", "ngram_hash", "splitmix", "utf8")
+# The files from which the CPU engine's interpreter, a single function, is compiled.
+ENGINE_FILES = (
     "decoding/cpu/interpreter.py",
+    "decoding/cpu/operations.py",
+    "decoding/cpu/pass_rows.py",
     "decoding/cpu/scoring.py",
     "decoding/cpu/kernels/*.py",
     "decoding/search/*.py",
@@ -50,9 +46,8 @@ ENGINE_FILES = (  # of which the CPU engine's interpreter, a single function, is
 # row, counting references would be most of their work. Such functions can allocate no arrays and
 # return only arrays that they were passed; their caller in Python keeps the arguments alive.
 BORROWING: dict[str, Any] = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
-COUNTING: dict[str, Any] = {
-    name: True for name in BORROWING
-}  # explicit, since a callee inherits its caller's options
+# It is said explicitly, since a callee inherits its caller's options.
+COUNTING: dict[str, Any] = {name: True for name in BORROWING}
 
 # Of functions that compiled code alone calls.
 INNER: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -115,7 +110,7 @@ def inlined(function: Function) -> Function:
 
 
 def inlined_allocating(function: Function) -> Function:
-    """Decorator like `inlined`, but with reference counting, for a function that allocates arrays."""
+    """Decorator like `inlined`, but with reference counting: for functions that allocate arrays."""
     return cast(Function, numba.njit(forceinline=True, **INNER, **COUNTING)(function))
 
 
@@ -130,7 +125,8 @@ def linked_only() -> Iterator[None]:
     library_class: Any = JITCodeLibrary
     codegen_class: Any = JITCPUCodegen
     context: Any = cpu_target.target_context
-    finalize, set_env = library_class._finalize_final_module, codegen_class.set_env
+    finalize = library_class._finalize_final_module
+    set_env = codegen_class.set_env
 
     def emit_entry_points(library: Any) -> None:
         defined = (
@@ -146,14 +142,13 @@ def linked_only() -> Iterator[None]:
             set_env(codegen, name, env)
 
     rtsys.initialize(context)  # Numba's own functions, which are called by address
-    library_class._finalize_final_module, codegen_class.set_env = (
-        emit_entry_points,
-        set_env_of_emitted,
-    )
+    library_class._finalize_final_module = emit_entry_points
+    codegen_class.set_env = set_env_of_emitted
     try:
         yield
     finally:
-        library_class._finalize_final_module, codegen_class.set_env = finalize, set_env
+        library_class._finalize_final_module = finalize
+        codegen_class.set_env = set_env
 
 
 @cache
@@ -198,10 +193,11 @@ def kernel_files(file: Path) -> list[Path]:
 
 
 class Locator(_CacheLocator):
-    """Numba's interface that tells its cache in which folder the machine code of a function lies."""
+    """Numba's interface by which its cache finds the folder of a function's machine code."""
 
     def __init__(self, function: Callable[..., Any], folder: Path) -> None:
-        self._function, self._folder = function, folder
+        self._function = function
+        self._folder = folder
 
     def get_cache_path(self) -> str:
         """Return the folder of the machine code."""

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from bytenmt.decoding.cpu import session
 from bytenmt.decoding.cpu.interpreter import run
-from bytenmt.decoding.cpu.kernels import attention, elementwise, gemm, instructions
+from bytenmt.decoding.cpu.kernels import columns, elementwise, gemm, instructions
 from bytenmt.decoding.cpu.kernels.instructions import SCORE_LIMIT
 from bytenmt.kernel_constants import PANEL
 
@@ -174,10 +174,10 @@ STAND_INS: dict[Any, Callable[..., Any]] = {
     elementwise.row_sum: lambda x, n: floats(x, n).sum(),
     elementwise.squared_distances: lambda x, n, mean: np.square(floats(x, n) - mean).sum(),
     elementwise.row_max: lambda x, n: floats(x, n).max(),
-    attention.dot: lambda x, y, n: floats(x, n) @ floats(y, n),
-    attention.dot_columns: _dots,
-    attention.additive_columns: _additive_dots,
-    attention.add_weighted: _add,
+    columns.dot: lambda x, y, n: floats(x, n) @ floats(y, n),
+    columns.dot_columns: _dots,
+    columns.additive_columns: _additive_dots,
+    columns.add_weighted: _add,
     gemm.linear_panels: _linear_panels,
     instructions.exp_double: _elementwise(_exp_double),
     instructions.copy: _elementwise(lambda x: x),

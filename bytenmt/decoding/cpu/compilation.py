@@ -34,8 +34,8 @@ N_FUNCTIONS = 160  # that are compiled, about
 def compile_kernels(reporter: Reporter = SILENT) -> None:
     """Load the machine code of the CPU engine from disk, or compile it and store it there.
 
-    It serves all models; a second call does nothing. reporter: tells why it takes long, shows the
-    progress.
+    It serves all models; a second call does nothing. reporter: gets a message and the progress of a
+    compilation.
     """
     dispatcher: Any = interpreter.run
     if not dispatcher.signatures:
@@ -44,8 +44,7 @@ def compile_kernels(reporter: Reporter = SILENT) -> None:
 
 @njit_borrowing
 def search_step(search: SearchState, params: SearchParams) -> None:
-    """Choose the next byte of every beam by search.log_p, as beam_search.choose_bytes, but
-    compiled."""
+    """Choose the next byte of every beam by search.log_p: see beam_search.choose_bytes."""
     choose_bytes(search, params)
 
 
@@ -53,17 +52,17 @@ def compile_search(reporter: Reporter = SILENT) -> None:
     """Load the machine code of search_step from disk, or compile it; a second call does nothing."""
     dispatcher: Any = search_step
     if not dispatcher.signatures:
-        state, params = (
-            SearchState.allocate(1, 1, 0, 0, 0),
-            SearchParams.from_options(SearchOptions()),
-        )
+        state = SearchState.allocate(1, 1, 0, 0, 0)
+        params = SearchParams.from_options(SearchOptions())
         compile_once(dispatcher, lambda: search_step(state, params), reporter)
 
 
 def compile_once(dispatcher: Any, call: Callable[[], object], reporter: Reporter) -> None:
-    """Call a function that calls a dispatcher of jit.njit. If its machine code is not stored on
-    disk, show a progress bar meanwhile, and let other processes wait for a lock until one has
-    compiled it."""
+    """Call a function that calls a dispatcher of jit.njit, which may compile for long.
+
+    If its machine code is not stored on disk, a progress bar is shown meanwhile, and other
+    processes wait for a lock until one has compiled it.
+    """
     if is_stored(dispatcher):
         call()
         return
@@ -83,7 +82,8 @@ def compile_once(dispatcher: Any, call: Callable[[], object], reporter: Reporter
             call()
             return
         reporter.say(
-            "bytenmt: compiling the decoder's kernels for this machine, once: up to a minute and a half"
+            "bytenmt: compiling the decoder's kernels for this machine, once: up to a minute and a"
+            " half"
         )
         bar = stack.enter_context(reporter.bar(1.0, "", what="compiling"))
         stack.enter_context(event.install_listener("numba:compile", _Progress(bar)))
@@ -91,8 +91,8 @@ def compile_once(dispatcher: Any, call: Callable[[], object], reporter: Reporter
             call()
     if not is_stored(dispatcher):
         reporter.say(
-            f"bytenmt: the kernels cannot be stored in {folder or 'any folder'}, so every start compiles"
-            f" them: set {VARIABLE} to a writable folder"
+            f"bytenmt: the kernels cannot be stored in {folder or 'any folder'}, so every start"
+            f" compiles them: set {VARIABLE} to a writable folder"
         )
 
 
@@ -112,7 +112,8 @@ class _Progress(event.Listener):
     """Show on a bar how many functions are compiled."""
 
     def __init__(self, bar: Bar) -> None:
-        self._bar, self._n = bar, 0
+        self._bar = bar
+        self._n = 0
 
     def on_start(self, event: Any) -> None:
         pass

@@ -16,8 +16,9 @@ from bytenmt.kernel_constants import PANEL, PRECISIONS
 Bytes = npt.NDArray[np.uint8]
 
 STEP_BYTES = 4 * PANEL  # weights of the inputs that a product takes at once, in every precision
-FP32, INT8 = (PRECISIONS.index(name) for name in ("fp32", "int8"))  # codes of precisions
-ZERO = 128  # the byte that stands for 0 in int8 panels, which are unsigned
+FP32 = PRECISIONS.index("fp32")  # codes of precisions
+INT8 = PRECISIONS.index("int8")
+ZERO_BYTE = 128  # the byte that stands for 0 in int8 panels, which are unsigned
 
 
 def pack(matrix: npt.NDArray[Any]) -> Bytes:
@@ -27,9 +28,13 @@ def pack(matrix: npt.NDArray[Any]) -> Bytes:
     128 is added to the integers. The last panel is padded with zeros.
     """
     n_out, n_in = matrix.shape
-    values, together, zero = matrix, 1, 0  # together: inputs of an output that stand together
+    values = matrix
+    together = 1  # inputs of an output that stand together
+    zero = 0
     if matrix.dtype == np.int8:
-        values, together, zero = matrix.view(np.uint8) ^ np.uint8(ZERO), 4, ZERO
+        values = matrix.view(np.uint8) ^ np.uint8(ZERO_BYTE)
+        together = 4
+        zero = ZERO_BYTE
     n_groups = -(-n_in // together)
     panels = np.full((-(-n_out // PANEL), n_groups, PANEL, together), zero, values.dtype)
     for panel in range(len(panels)):  # one by one: transposing all at once misses the caches
