@@ -2,26 +2,16 @@
 
 They do not depend on the versions of NumPy and PyTorch. A sampled byte depends only on the seed and
 on the numbers of the request, of the text and of the byte: an engine hashes the text's key plus the
-number of the byte, `mixed(key + step)`, and takes the highest 24 bits.
+number of the byte, `mixed(key + step)`, and takes the highest 24 bits. compiled_hashes.py has the
+same for compiled code.
 """
 
 from __future__ import annotations
-
-import numpy as np
-
-from bytenmt.jit import njit
 
 WORD_MASK = (1 << 64) - 1
 GOLDEN_INCREMENT = 0x9E3779B97F4A7C15  # the increment: 2^64 divided by the golden ratio
 FIRST_MULTIPLIER = 0xBF58476D1CE4E5B9
 SECOND_MULTIPLIER = 0x94D049BB133111EB
-# The same numbers for compiled code.
-INCREMENT = np.uint64(GOLDEN_INCREMENT)
-_FIRST_MULTIPLIER = np.uint64(FIRST_MULTIPLIER)
-_SECOND_MULTIPLIER = np.uint64(SECOND_MULTIPLIER)
-_30 = np.uint64(30)
-_27 = np.uint64(27)
-_31 = np.uint64(31)
 
 
 def mixed(x: int) -> int:
@@ -45,11 +35,3 @@ def signed(word: int) -> int:
     if word >> 63:
         return word - (1 << 64)
     return word
-
-
-@njit
-def mix_bits(z: np.uint64) -> np.uint64:
-    """Compute `mixed` without the increment: mix_bits(x + INCREMENT) equals mixed(x)."""
-    z = (z ^ (z >> _30)) * _FIRST_MULTIPLIER
-    z = (z ^ (z >> _27)) * _SECOND_MULTIPLIER
-    return z ^ (z >> _31)

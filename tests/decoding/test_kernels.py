@@ -16,11 +16,11 @@ from cpu_engines import from_python
 from bytenmt.checkpoints.quantize import quantise
 from bytenmt.decoding.cpu.kernels import columns, elementwise, gemm, microkernels, panels, simd
 from bytenmt.decoding.cpu.kernels.attention import Window, attend_dot
-from bytenmt.decoding.cpu.kernels.barrier import N_COUNTERS, barrier
-from bytenmt.decoding.cpu.kernels.decoder_memory import KEYS, VALUES, store_column
-from bytenmt.decoding.cpu.kernels.gemm import linear_panels, scratch_bytes
-from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, ThreadContext
-from bytenmt.decoding.cpu.kernels.panels import INT8, ZERO_BYTE, pack
+from bytenmt.decoding.cpu.kernels.barrier import barrier
+from bytenmt.decoding.cpu.kernels.decoder_memory import store_column
+from bytenmt.decoding.cpu.kernels.gemm import linear_panels
+from bytenmt.decoding.cpu.kernels.panels import INT8, ZERO_BYTE, pack, scratch_bytes
+from bytenmt.decoding.cpu.records import KEYS, N_COUNTERS, VALUES, ModelBuffers, ThreadContext
 from bytenmt.decoding.cpu.session import memory_column_floats, round_up_to_lines
 from bytenmt.kernel_constants import PANEL, PRECISIONS
 

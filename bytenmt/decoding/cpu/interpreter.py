@@ -20,15 +20,11 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     D_STRIDE,
     OP,
     ROWS,
-    Ints,
     K,
     M,
-    ModelBuffers,
     N,
-    Rows,
     RowSelection,
     S,
-    ThreadContext,
     V,
     W,
     copy,
@@ -38,18 +34,18 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     register_address,
     thread_range,
 )
-from bytenmt.decoding.cpu.kernels.simd import Address
 from bytenmt.decoding.cpu.operations import execute_row_op, execute_source_op, execute_step_op
 from bytenmt.decoding.cpu.pass_rows import begin_pass, n_columns_of, read_source_bytes
+from bytenmt.decoding.cpu.records import Address, ModelBuffers, Rows, ThreadContext
 from bytenmt.decoding.cpu.scoring import record_attention, score_forced_bytes, write_log_p
 from bytenmt.decoding.search.beam_search import choose_bytes
-from bytenmt.decoding.search.state import ForcedText, SearchParams, SearchState
-from bytenmt.jit import compiled, inlined, njit_borrowing
+from bytenmt.decoding.search.state import ForcedText, Ints, SearchParams, SearchState
+from bytenmt.jit import compiled, inlined
 from bytenmt.kernel_constants import PANEL
 from bytenmt.program.instructions import LinearBase, Op, RowKind
 
 
-@njit_borrowing
+@compiled
 def run(
     program: Ints,
     logits: Ints,

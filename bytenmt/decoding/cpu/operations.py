@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bytenmt.compiled_hashes import fold_case, hash_ngram, mix
 from bytenmt.decoding.cpu.kernels.attention import (
     Window,
     attend_additive,
@@ -38,15 +39,11 @@ from bytenmt.decoding.cpu.kernels.elementwise import (
 from bytenmt.decoding.cpu.kernels.instructions import (
     A_STRIDE,
     OP,
-    Ints,
     K,
     M,
-    ModelBuffers,
     N,
-    Rows,
     S,
     T,
-    ThreadContext,
     V,
     W,
     copy,
@@ -55,10 +52,11 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     mean,
     zero,
 )
-from bytenmt.decoding.cpu.kernels.simd import Address
+from bytenmt.decoding.cpu.records import Address, ModelBuffers, Rows, ThreadContext
+from bytenmt.decoding.search.state import Ints
 from bytenmt.jit import compiled, inlined
 from bytenmt.kernel_constants import FOLD_CASE, WORD_BITS
-from bytenmt.ngram_hash import N_BYTES, WORD_ORDER, fold_case, hash_ngram, mix
+from bytenmt.ngram_hash import N_BYTES, WORD_ORDER
 from bytenmt.program.instructions import Op
 
 EPSILON = 1e-5  # PyTorch's default for layer norms

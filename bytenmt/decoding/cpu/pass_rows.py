@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from bytenmt.compiled_hashes import extend_prefix, without_form
 from bytenmt.decoding.cpu.kernels.decoder_memory import inherit_ancestors
-from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, Rows
+from bytenmt.decoding.cpu.records import ModelBuffers, Rows
 from bytenmt.decoding.search.state import RUNNING, SearchState
 from bytenmt.jit import compiled, inlined
-from bytenmt.ngram_hash import START, extend_prefix, without_form
+from bytenmt.ngram_hash import START
 
 BYTE_BITS = np.uint64(8)
 # The word and the prefix hash of a text of which nothing has been read.

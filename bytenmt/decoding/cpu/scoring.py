@@ -13,40 +13,31 @@ import numpy as np
 
 from bytenmt.decoding.cpu.kernels.attention import n_visible, window_range
 from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, row_max
-from bytenmt.decoding.cpu.kernels.instructions import (
-    OP,
-    K,
-    M,
-    ModelBuffers,
-    Rows,
-    S,
-    ThreadContext,
-    load_float,
-)
-from bytenmt.decoding.cpu.kernels.simd import Address
+from bytenmt.decoding.cpu.kernels.instructions import OP, K, M, S, load_float
 from bytenmt.decoding.cpu.pass_rows import append_byte, n_columns_of
+from bytenmt.decoding.cpu.records import Address, ModelBuffers, Rows, ThreadContext
 from bytenmt.decoding.search.state import DONE, ForcedText, Ints, SearchState
-from bytenmt.jit import allocating, compiled
+from bytenmt.jit import compiled
 from bytenmt.program.instructions import Op
 from bytenmt.utf8 import N_IDS
 
 
-@allocating
+@compiled
 def write_log_p(search: SearchState) -> None:
     """Set search.log_p of all rows of the pass from search.logits, averaging the models'
     probabilities."""
     for row in range(search.n_rows[0]):
-        log_softmax(search.logits, row, search.log_p[row])
+        log_softmax(search.logits, row, search.log_p[row], search.work.exponentials)
 
 
-@allocating
-def log_softmax(logits: Any, row: int, merged: Any) -> None:
+@compiled
+def log_softmax(logits: Any, row: int, merged: Any, exponentials: Any) -> None:
     """Set merged (256,) float32 to the logarithm of the mean of the models' probabilities in a row.
 
-    logits (models, rows, 256). The result is NaN everywhere if any logit in the row is NaN.
+    logits (models, rows, 256). exponentials (256,) float32: overwritten. The result is NaN
+    everywhere if any logit in the row is NaN.
     """
     n_models = logits.shape[0]
-    exponentials = np.empty(N_IDS, np.float32)
     for model in range(n_models):
         values = logits[model, row]
         highest = row_max(values.ctypes.data, N_IDS)

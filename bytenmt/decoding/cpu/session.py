@@ -9,12 +9,19 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.cpu.interpreter import run
-from bytenmt.decoding.cpu.kernels.decoder_memory import FLAT, KEYS, VALUES
-from bytenmt.decoding.cpu.kernels.gemm import scratch_bytes
-from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, Rows, ThreadContext
-from bytenmt.decoding.cpu.kernels.microkernels import NATIVE_INT8
+from bytenmt.decoding.cpu.call_table import TableCache
+from bytenmt.decoding.cpu.kernels.panels import scratch_bytes
+from bytenmt.decoding.cpu.library import load_engine
 from bytenmt.decoding.cpu.packing import PackedModel
+from bytenmt.decoding.cpu.records import (
+    FLAT,
+    KEYS,
+    VALUES,
+    EngineCall,
+    ModelBuffers,
+    Rows,
+    ThreadContext,
+)
 from bytenmt.decoding.cpu.thread_team import Barrier
 from bytenmt.decoding.search.state import SearchParams, SearchState
 from bytenmt.kernel_constants import PANEL, PRECISIONS
@@ -41,6 +48,8 @@ class ModelSession:
     ) -> None:
         """n_columns: bytes of a text that a pass reads at most."""
         program = packed.program
+        self._kernels = load_engine()
+        self._tables = TableCache()
         self.packed = packed
         self._program = program
         self._n_slots = n_slots
@@ -78,7 +87,7 @@ class ModelSession:
     def _allocate_memory(self) -> None:
         """Lay out the encoder memory of a slot, and make room for empty sources."""
         program = self._program
-        kinds = _item_kinds(self.packed)
+        kinds = _item_kinds(self.packed, self._kernels.has_int8_products)
         items = zip(program.items, kinds, strict=True)
         column_floats = [memory_column_floats(width, kind) for width, kind in items]
         self._item_floats = sum(column_floats)
@@ -96,6 +105,7 @@ class ModelSession:
         self._product_bytes = scratch_bytes(widest)
         self._scratch_floats = 0  # of each thread
         self._scratch = aligned_zeros(0)
+        self._known_buffers: ModelBuffers | None = None
         self._reserve(0)
 
     def run_steps(
@@ -115,9 +125,21 @@ class ModelSession:
         n_threads threads, from 0. barrier: the counters by which they wait for each other.
         """
         ctx = self._thread_context(thread, n_threads, barrier)
-        table = self._program.step.instructions
-        rows = self._step_rows
-        run(table, self._logits, self._buffers(), rows, search, params, which, n_passes, ctx)
+        program = self._program.step.instructions
+        buffers = self._buffers()
+        self._run(
+            EngineCall(
+                program,
+                self._logits,
+                buffers,
+                self._step_rows,
+                search,
+                params,
+                which,
+                n_passes,
+                ctx,
+            )
+        )
 
     def prepare(self, sources: Sequence[bytes | None], slots: Sequence[int]) -> list[Rows]:
         """Make room for new sentences in the given slots, and reset their states.
@@ -161,8 +183,14 @@ class ModelSession:
         """Encode the sources of a record that `prepare` returned; all threads of a ThreadTeam call
         it."""
         ctx = self._thread_context(thread, n_threads, barrier)
-        table = self._program.encode.instructions
-        run(table, self._logits, self._buffers(), rows, search, params, 0, 0, ctx)
+        program = self._program.encode.instructions
+        buffers = self._buffers()
+        self._run(EngineCall(program, self._logits, buffers, rows, search, params, 0, 0, ctx))
+
+    def _run(self, call: EngineCall) -> None:
+        """Execute a call of interpreter.run in machine code."""
+        table = self._tables.table_of(call)
+        self._kernels.run_engine(table.ctypes.data)
 
     def _thread_context(self, thread: int, n_threads: int, barrier: Barrier) -> ThreadContext:
         """Return the context of one of n_threads threads."""
@@ -171,7 +199,9 @@ class ModelSession:
 
     def _buffers(self) -> ModelBuffers:
         """Return the addresses of weights and state for compiled code."""
-        return ModelBuffers(
+        if self._known_buffers is not None:
+            return self._known_buffers
+        self._known_buffers = ModelBuffers(
             self.packed.weights.ctypes.data,
             PRECISIONS.index(self.packed.precision),
             self._n_rows,
@@ -188,6 +218,7 @@ class ModelSession:
             self._source_len,
             self._ancestors,
         )
+        return self._known_buffers
 
     def _encoder_bytes(self, source: bytes) -> bytes:
         """Return the bytes that the encoder reads: in its order, padded with EOS to its columns.
@@ -216,6 +247,7 @@ class ModelSession:
             larger[:, : self._region] = self._memory.reshape(self._n_slots, self._region)
             self._region = region
             self._memory = larger.reshape(-1)
+            self._known_buffers = None
             self._memory_offset = np.arange(self._n_slots) * region
         widest_item = max(self._program.items, default=0)
         attended = 2 * columns + widest_item + PANEL + scratch_bytes(columns, 1) // 4
@@ -248,17 +280,18 @@ class ModelSession:
         )
 
 
-def _item_kinds(packed: PackedModel) -> list[int]:
+def _item_kinds(packed: PackedModel, has_int8_products: bool) -> list[int]:
     """Return the kind of each memory item.
 
-    In int8 models those that attention reads as a whole are int8, too.
+    In int8 models those that attention reads as a whole are int8, too, where the kernels multiply
+    bytes.
     """
     kinds: list[set[int]] = [set() for _ in packed.program.items]
     for code in packed.program.step.instructions:
         op = Op(code[Field.OP])
         key = code[Field.M]
         value = code[Field.V]
-        whole = packed.precision == "int8" and NATIVE_INT8 and code[Field.S] == 0
+        whole = packed.precision == "int8" and has_int8_products and code[Field.S] == 0
         if op == Op.COLUMN:
             kinds[code[Field.K]].add(FLAT)
         elif op in (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE):

@@ -16,7 +16,7 @@ from time import perf_counter
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.cpu.kernels.barrier import ABORTED, N_COUNTERS
+from bytenmt.decoding.cpu.records import ABORTED, N_COUNTERS
 
 Barrier = npt.NDArray[np.int64]  # the counters of kernels.barrier
 # Called with the number of the thread, from 0, the number of threads, and their barrier.

@@ -15,53 +15,27 @@ separately.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bytenmt.decoding.search.candidates import NO_SCORE, consider_all, copy_values
 from bytenmt.decoding.search.ngram_blocking import block_ngrams
 from bytenmt.decoding.search.sampling import draw_byte, uniform
-from bytenmt.decoding.search.state import DONE, SearchParams, SearchState
-from bytenmt.jit import allocating, compiled, inlined, inlined_allocating
+from bytenmt.decoding.search.state import DONE, SearchParams, SearchState, Workspace
+from bytenmt.jit import compiled, inlined
 from bytenmt.kernel_constants import FIRST_SENTINEL, LOOK_AHEAD, N_SENTINELS
 from bytenmt.utf8 import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS
 
 
-class Workspace(NamedTuple):
-    """Temporary arrays of one call of `choose_bytes`, overwritten for every beam or sentence."""
-
-    # Of the current beam.
-    allowed: npt.NDArray[np.bool_]  # (256,): its possible next bytes
-    text: npt.NDArray[np.uint8]  # (t,): its bytes so far
-    values: npt.NDArray[np.float32]  # (256,): what its next bytes are ranked by
-    # Of the best candidates of the current sentence, best first.
-    ranking: npt.NDArray[np.float64]  # (2 * beam,): their values
-    number: npt.NDArray[np.int64]  # (2 * beam,): beam * 256 + byte
-
-
-@allocating
-def workspace(search: SearchState, params: SearchParams) -> Workspace:
-    """Return new temporary arrays for one call of `choose_bytes`, uninitialised."""
-    n_candidates = 2 * params.beam  # at least `beam` of these do not end: each beam has one EOS
-    return Workspace(
-        np.empty(N_IDS, np.bool_),
-        np.empty(search.history_byte.shape[1], np.uint8),
-        np.empty(N_IDS, np.float32),
-        np.empty(n_candidates),
-        np.empty(n_candidates, np.int64),
-    )
-
-
-@allocating
+@compiled
 def choose_bytes(search: SearchState, params: SearchParams) -> None:
     """Choose the next byte of every beam of the sentences in the pass: one step of the search.
 
     Reads search.log_p, row_slot and n_rows, which the engine has filled; updates all else in place.
     Sentences that end get the state DONE.
     """
-    work = workspace(search, params)
+    work = search.work
     for row in range(0, search.n_rows[0], params.beam):
         slot = search.row_slot[row]
         if params.sample:
@@ -100,7 +74,7 @@ def fill_allowed(
         for back in range(step - 1, -1, -1):
             work.text[back] = search.history_byte[slot, back, ancestor]
             ancestor = search.history_parent[slot, back, ancestor]
-        block_ngrams(work.text[:step], params, utf8, allowed)
+        block_ngrams(work.text[:step], params, utf8, allowed, work.blocked)
     if pending != 0:
         allowed[EOS] = False
         if utf8 == ACCEPT:
@@ -125,7 +99,7 @@ def rank_pending(search: SearchState, work: Workspace, slot: int, beam: int, log
         work.values[best] = log_p[EOS]
 
 
-@inlined_allocating
+@inlined
 def find_candidates(
     search: SearchState, params: SearchParams, work: Workspace, slot: int, row: int
 ) -> int:
@@ -149,7 +123,7 @@ def find_candidates(
     return n_found
 
 
-@inlined_allocating
+@inlined
 def continue_beams(
     search: SearchState, params: SearchParams, work: Workspace, slot: int, row: int, n_found: int
 ) -> None:
@@ -161,11 +135,12 @@ def continue_beams(
     """
     step = search.step[slot]
     n_beams = params.beam
-    utf8 = search.utf8[slot].copy()
-    pending = search.pending[slot].copy()
-    past_end = search.past_end[slot].copy()
-    scores = search.score[slot].copy()
-    bonuses = search.bonus[slot].copy()
+    # Keep the beams as they were: they are overwritten while others still continue them.
+    copy_values(work.utf8, search.utf8[slot])
+    copy_values(work.pending, search.pending[slot])
+    copy_values(work.past_end, search.past_end[slot])
+    copy_values(work.score, search.score[slot])
+    copy_values(work.bonus, search.bonus[slot])
     n_going = 0
     highest = NO_SCORE
     in_prefix = step < search.n_prefix[slot]
@@ -174,11 +149,11 @@ def continue_beams(
         byte = work.number[place] % N_IDS
         total = ranking = work.ranking[place]
         log_p = search.log_p[row + beam]
-        if pending[beam] != 0 or bonuses[beam] != 0.0:
-            total = scores[beam] + np.float64(log_p[byte])
+        if work.pending[beam] != 0 or work.bonus[beam] != 0.0:
+            total = work.score[beam] + np.float64(log_p[byte])
         if byte == EOS:
             if place < n_beams:
-                finish_hypothesis(search, params, slot, ranking, total, beam, past_end[beam])
+                finish_hypothesis(search, params, slot, ranking, total, beam, work.past_end[beam])
         elif n_going < n_beams:
             if n_going == 0:
                 highest = ranking
@@ -186,9 +161,9 @@ def continue_beams(
             search.parent[slot, n_going] = beam
             search.score[slot, n_going] = total
             search.bonus[slot, n_going] = ranking - total
-            is_past_end = pending[beam] != 0 and not in_prefix and log_p[EOS] > log_p[byte]
-            search.past_end[slot, n_going] = past_end[beam] or is_past_end
-            take_byte(search, params, slot, n_going, utf8[beam], pending[beam], byte)
+            is_past_end = work.pending[beam] != 0 and not in_prefix and log_p[EOS] > log_p[byte]
+            search.past_end[slot, n_going] = work.past_end[beam] or is_past_end
+            take_byte(search, params, slot, n_going, work.utf8[beam], work.pending[beam], byte)
             n_going += 1
     for beam in range(n_going, n_beams):  # no candidates are left for these
         search.last[slot, beam] = BOS
@@ -284,7 +259,7 @@ def finish_hypothesis(
     search.finished_past_end[slot, place] = past_end
 
 
-@allocating
+@compiled
 def sample_byte(
     search: SearchState, params: SearchParams, work: Workspace, slot: int, beam: int, row: int
 ) -> None:
@@ -303,7 +278,8 @@ def sample_byte(
     copy_values(work.values, log_p)
     if pending != 0:
         rank_pending(search, work, slot, beam, log_p)
-    byte = draw_byte(work.values, work.allowed, params, uniform(search.draw_keys[slot, beam], step))
+    share = uniform(search.draw_keys[slot, beam], step)
+    byte = draw_byte(work.values, work, params, share)
     score = search.score[slot, beam] + np.float64(log_p[byte])
     search.history_byte[slot, step, beam] = byte
     search.history_parent[slot, step, beam] = beam

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from bytenmt.decoding.search.state import SearchParams
-from bytenmt.jit import allocating, compiled
+from bytenmt.jit import compiled
 from bytenmt.utf8 import ACCEPT, N_IDS
 
 
-@allocating
-def block_ngrams(text: Any, params: SearchParams, utf8: int, allowed: Any) -> None:
+@compiled
+def block_ngrams(text: Any, params: SearchParams, utf8: int, allowed: Any, blocked: Any) -> None:
     """Set allowed[byte] = False for bytes that would complete n characters that the text already
     contains.
 
     If none would be left, all stay. n is params.ngram. text (t,) uint8: the bytes so far. utf8: the
-    state of the UTF-8 automaton after them. allowed (256,) bool.
+    state of the UTF-8 automaton after them. allowed (256,) bool. blocked (256,) bool: overwritten.
     """
     start = last_characters(text, params.ngram - 1, utf8)
     if start < 0:
         return
     width = len(text) - start
-    blocked = np.zeros(N_IDS, np.bool_)
+    for byte in range(N_IDS):
+        blocked[byte] = False
     for earlier in range(len(text) - width):
         if is_continuation(text[earlier]) or not is_repeated(text, earlier, start):
             continue

@@ -7,7 +7,7 @@ beam, or a byte of a given text.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 Bytes = npt.NDArray[np.uint8]
+Floats = npt.NDArray[np.float32]
+Flags = npt.NDArray[np.bool_]
 
 # States of a slot.
 FREE = 0
@@ -41,8 +43,9 @@ class SearchParams(NamedTuple):
     top_k: int
     top_p: float
     ngram: int  # size of the n-grams that may not be repeated; 0: no blocking
-    utf8_allowed: npt.NDArray[np.bool_]  # (5, 10, 256): may a byte come? [bytes left, state, byte]
-    utf8_next: Bytes  # (10, 256): the state after a byte
+    # (5, 10, 256): whether a byte may come, [bytes left, state, byte].
+    utf8_allowed: Annotated[Flags, 3]
+    utf8_next: Annotated[Bytes, 2]  # (10, 256): the state after a byte
 
     @staticmethod
     def from_options(options: SearchOptions) -> SearchParams:
@@ -68,15 +71,15 @@ class ForcedText(NamedTuple):
     p is 0 if there is a search.
     """
 
-    text: Bytes  # (p, c): the bytes
-    n_text: Ints  # (p,): bytes of each text
-    n_read: Ints  # (p,): bytes that have been scored
-    max_columns: Ints  # (1,): bytes of a text that one pass reads at most
-    log_p: Reals  # (p, c): result, see scorer.TextScores
-    rank: Ints  # (p, c): result, see scorer.TextScores
+    text: Annotated[Bytes, 2]  # (p, c): the bytes
+    n_text: Annotated[Ints, 1]  # (p,): bytes of each text
+    n_read: Annotated[Ints, 1]  # (p,): bytes that have been scored
+    max_columns: Annotated[Ints, 1]  # (1,): bytes of a text that one pass reads at most
+    log_p: Annotated[Reals, 2]  # (p, c): result, see scorer.TextScores
+    rank: Annotated[Ints, 2]  # (p, c): result, see scorer.TextScores
     # (p, c, l, s): the weights of l attention instructions over s source columns; l is 0 if they
     # are not recorded.
-    attention: npt.NDArray[np.float32]
+    attention: Annotated[Floats, 4]
 
     @staticmethod
     def allocate(n_slots: int, length: int, n_layers: int = 0, columns: int = 0) -> ForcedText:
@@ -104,55 +107,103 @@ class ForcedText(NamedTuple):
         self.n_read[slot] = 0
 
 
+class Workspace(NamedTuple):
+    """Temporary arrays of compiled code, overwritten for every row, beam or sentence."""
+
+    # Of a row.
+    exponentials: Annotated[Floats, 1]  # (256,): of its logits
+
+    # Of a beam.
+    allowed: Annotated[Flags, 1]  # (256,): its possible next bytes
+    blocked: Annotated[Flags, 1]  # (256,): those that would repeat an n-gram
+    text: Annotated[Bytes, 1]  # (t,): its bytes so far
+    values: Annotated[Floats, 1]  # (256,): what its next bytes are ranked by
+    order: Annotated[Ints, 1]  # (256,): its possible next bytes, the likeliest first
+    weights: Annotated[Reals, 1]  # (256,): their shares in a draw
+
+    # The best candidates of a sentence, best first.
+    ranking: Annotated[Reals, 1]  # (2 * b,): their values
+    number: Annotated[Ints, 1]  # (2 * b,): beam * 256 + byte
+
+    # Copies of what the beams of a sentence have in SearchState.
+    utf8: Annotated[Bytes, 1]  # (b,)
+    score: Annotated[Reals, 1]  # (b,)
+    bonus: Annotated[Reals, 1]  # (b,)
+    pending: Annotated[Bytes, 1]  # (b,)
+    past_end: Annotated[Flags, 1]  # (b,)
+
+    @staticmethod
+    def allocate(beam: int, length: int) -> Workspace:
+        """Return uninitialised arrays for `beam` beams and texts of at most `length` bytes."""
+        n_candidates = 2 * beam  # at least `beam` of these do not end: each beam has one EOS
+        return Workspace(
+            exponentials=np.empty(N_IDS, np.float32),
+            allowed=np.empty(N_IDS, np.bool_),
+            blocked=np.empty(N_IDS, np.bool_),
+            text=np.empty(length + 1, np.uint8),
+            values=np.empty(N_IDS, np.float32),
+            order=np.empty(N_IDS, np.int64),
+            weights=np.empty(N_IDS),
+            ranking=np.empty(n_candidates),
+            number=np.empty(n_candidates, np.int64),
+            utf8=np.empty(beam, np.uint8),
+            score=np.empty(beam),
+            bonus=np.empty(beam),
+            pending=np.empty(beam, np.uint8),
+            past_end=np.empty(beam, np.bool_),
+        )
+
+
 class SearchState(NamedTuple):
     """The search of a batch: sentences in p slots, with b beams (open hypotheses) each."""
 
     # Slots.
-    state: Ints  # (p,): FREE, RUNNING or DONE
-    step: Ints  # (p,): bytes chosen so far
-    limit: Ints  # (p,): bytes at most
-    n_prefix: Ints  # (p,): forced bytes at the beginning
-    prefix: Bytes  # (p, _): these bytes
+    state: Annotated[Ints, 1]  # (p,): FREE, RUNNING or DONE
+    step: Annotated[Ints, 1]  # (p,): bytes chosen so far
+    limit: Annotated[Ints, 1]  # (p,): bytes at most
+    n_prefix: Annotated[Ints, 1]  # (p,): forced bytes at the beginning
+    prefix: Annotated[Bytes, 2]  # (p, _): these bytes
     # (p, 8): for each sentinel the bits of those that must have been written before it.
-    before: Bytes
+    before: Annotated[Bytes, 2]
 
     # Beams.
-    last: Bytes  # (p, b): the byte to read next, BOS first
-    parent: Ints  # (p, b): the beam of the previous step that each beam continues
-    utf8: Bytes  # (p, b): state of the UTF-8 automaton
-    score: Reals  # (p, b): log-probability so far, -inf for an unused beam
+    last: Annotated[Bytes, 2]  # (p, b): the byte to read next, BOS first
+    parent: Annotated[Ints, 2]  # (p, b): the beam of the previous step that each beam continues
+    utf8: Annotated[Bytes, 2]  # (p, b): state of the UTF-8 automaton
+    score: Annotated[Reals, 2]  # (p, b): log-probability so far, -inf for an unused beam
     # (p, b): added to the score to rank a beam that took a sentinel in place of EOS.
-    bonus: Reals
-    pending: Bytes  # (p, b): the bits of the sentinels to be written
+    bonus: Annotated[Reals, 2]
+    pending: Annotated[Bytes, 2]  # (p, b): the bits of the sentinels to be written
     # (p, b): whether EOS was likelier than a byte that was chosen while a sentinel was pending.
-    past_end: npt.NDArray[np.bool_]
-    draw_keys: npt.NDArray[np.uint64]  # (p, b): for sampling
+    past_end: Annotated[Flags, 2]
+    draw_keys: Annotated[npt.NDArray[np.uint64], 2]  # (p, b): for sampling
     # (2, p, b, 2): the last eight bytes read and their prefix hash, see ngram_hash.py, in two banks
     # for even and odd steps; read by n-gram tables.
-    word: npt.NDArray[np.uint64]
+    word: Annotated[npt.NDArray[np.uint64], 4]
 
     # Finished hypotheses of each slot, best first.
-    n_finished: Ints  # (p,): their number
-    finished_score: Reals  # (p, b): the score that ranks them
-    finished_log_p: Reals  # (p, b): their log-probability
-    finished_step: Ints  # (p, b): the step at which EOS was chosen
-    finished_beam: Ints  # (p, b): the beam that chose it
-    finished_past_end: npt.NDArray[np.bool_]  # (p, b): see past_end
+    n_finished: Annotated[Ints, 1]  # (p,): their number
+    finished_score: Annotated[Reals, 2]  # (p, b): the score that ranks them
+    finished_log_p: Annotated[Reals, 2]  # (p, b): their log-probability
+    finished_step: Annotated[Ints, 2]  # (p, b): the step at which EOS was chosen
+    finished_beam: Annotated[Ints, 2]  # (p, b): the beam that chose it
+    finished_past_end: Annotated[Flags, 2]  # (p, b): see past_end
 
     # History.
-    history_byte: Bytes  # (p, t, b): the byte chosen at every step
-    history_parent: npt.NDArray[np.uint16]  # (p, t, b): the beam that it continues
+    history_byte: Annotated[Bytes, 3]  # (p, t, b): the byte chosen at every step
+    history_parent: Annotated[npt.NDArray[np.uint16], 3]  # (p, t, b): the beam that it continues
 
     # Rows of the current pass.
     # (r,): their slots; the beams of a sentence, or the bytes of a forced text, stand next to each
     # other; r is at least p * b.
-    row_slot: Ints
-    n_rows: Ints  # (1,): their number
-    logits: npt.NDArray[np.float32]  # (k, r, 256): of k models
+    row_slot: Annotated[Ints, 1]
+    n_rows: Annotated[Ints, 1]  # (1,): their number
+    logits: Annotated[Floats, 3]  # (k, r, 256): of k models
     # (r, 256): natural log-probabilities of the next byte, averaged over the models, which the
     # search reads.
-    log_p: npt.NDArray[np.float32]
+    log_p: Annotated[Floats, 2]
 
+    work: Workspace
     forced: ForcedText  # texts to score instead of a search
 
     @staticmethod
@@ -202,6 +253,7 @@ class SearchState(NamedTuple):
             n_rows=np.zeros(1, np.int64),
             logits=np.zeros((n_models, n_rows, N_IDS), np.float32),
             log_p=np.zeros((n_rows, N_IDS), np.float32),
+            work=Workspace.allocate(beam, length),
             forced=forced or ForcedText.allocate(0, 0),
         )
 

@@ -19,13 +19,7 @@ from bytenmt.decoding.cpu.kernels.columns import (
     dot,
     dot_columns,
 )
-from bytenmt.decoding.cpu.kernels.decoder_memory import (
-    KEYS,
-    VALUES,
-    item_address,
-    item_column,
-    item_scales,
-)
+from bytenmt.decoding.cpu.kernels.decoder_memory import item_address, item_column, item_scales
 from bytenmt.decoding.cpu.kernels.elementwise import (
     exp_sum,
     multiply,
@@ -35,8 +29,6 @@ from bytenmt.decoding.cpu.kernels.elementwise import (
 )
 from bytenmt.decoding.cpu.kernels.gemm import linear_row
 from bytenmt.decoding.cpu.kernels.instructions import (
-    ModelBuffers,
-    ThreadContext,
     copy,
     exp_double,
     fill,
@@ -46,7 +38,7 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     zero,
 )
 from bytenmt.decoding.cpu.kernels.panels import INT8
-from bytenmt.decoding.cpu.kernels.simd import Address
+from bytenmt.decoding.cpu.records import KEYS, VALUES, Address, ModelBuffers, ThreadContext
 from bytenmt.jit import compiled, inlined
 from bytenmt.program.instructions import GaussianUse
 

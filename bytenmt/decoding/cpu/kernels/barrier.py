@@ -14,20 +14,18 @@ from numba import types
 from bytenmt.decoding.cpu.kernels.simd import (
     INT64,
     X86,
-    Address,
     Builder,
     Value,
     call,
     emit_function,
     pointer,
 )
+from bytenmt.decoding.cpu.records import ABORTED, Address
 from bytenmt.jit import compiled
 
-N_COUNTERS = 16  # int64 numbers of a barrier, initially zero: two cache lines, one a counter
-# Indices of the counters.
+# Indices of the counters, beside ABORTED.
 _ARRIVED = 0  # threads that wait
 _ROUND = 8  # times that all have arrived
-ABORTED = 9  # not 0 if a thread has failed and the others must not wait for it
 # Checks before a thread yields its core: some 3 microseconds. If two of the threads share a core,
 # every wait wastes that time; with 4000 checks it was nine tenths of all time.
 _MAX_CHECKS = 200

@@ -1,6 +1,6 @@
 """Find, load and store the decoder's states, ring buffers and encoder memories, by slot.
 
-Compiled as part of interpreter.py. instructions.ModelBuffers describes the layout.
+Compiled as part of interpreter.py. records.ModelBuffers describes the layout.
 """
 
 from __future__ import annotations
@@ -9,9 +9,6 @@ from numba import types
 
 from bytenmt.decoding.cpu.kernels.gemm import prepare_int8
 from bytenmt.decoding.cpu.kernels.instructions import (
-    Ints,
-    ModelBuffers,
-    Rows,
     copy,
     load_float,
     padded,
@@ -19,24 +16,12 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     store_float,
     zero,
 )
-from bytenmt.decoding.cpu.kernels.microkernels import ROW_HEADER_BYTES
-from bytenmt.decoding.cpu.kernels.panels import STEP_BYTES, ZERO_BYTE
-from bytenmt.decoding.cpu.kernels.simd import (
-    INT8,
-    INT64,
-    Address,
-    Builder,
-    Value,
-    emit_function,
-    pointer,
-)
+from bytenmt.decoding.cpu.kernels.panels import ROW_HEADER_BYTES, STEP_BYTES, ZERO_BYTE
+from bytenmt.decoding.cpu.kernels.simd import INT8, INT64, Builder, Value, emit_function, pointer
+from bytenmt.decoding.cpu.records import FLAT, KEYS, Address, ModelBuffers, Rows
+from bytenmt.decoding.search.state import Ints
 from bytenmt.jit import compiled, inlined
 from bytenmt.kernel_constants import PANEL
-
-# Kinds of memory items. FLAT: columns of numbers, one after another. KEYS and VALUES: a matrix of
-# int8 panels (panels.py), whose outputs are the columns for keys, and whose inputs are the columns
-# for values. There is room for whole panels, and the scales of the columns follow them.
-FLAT, KEYS, VALUES = range(3)
 
 
 def _emit_load_byte(b: Builder, x: Value, i: Value) -> Value:

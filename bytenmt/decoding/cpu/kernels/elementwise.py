@@ -18,7 +18,6 @@ from bytenmt.decoding.cpu.kernels.simd import (
     INT_VECTOR,
     LANES,
     VECTOR,
-    Address,
     Builder,
     Value,
     broadcast,
@@ -34,6 +33,7 @@ from bytenmt.decoding.cpu.kernels.simd import (
     splat_int,
     store_part,
 )
+from bytenmt.decoding.cpu.records import Address
 from bytenmt.jit import compiled
 
 # exp(x) = 2^n exp(r), |r| <= ln(2)/2: n comes from adding a number so large that its last bit is

@@ -8,7 +8,6 @@ precision.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from bytenmt.decoding.cpu.kernels.microkernels import (
@@ -17,13 +16,12 @@ from bytenmt.decoding.cpu.kernels.microkernels import (
     Int8,
     Int8InInt16,
     Int8Wide,
-    row_bytes,
+    prepared_row_bytes,
 )
-from bytenmt.decoding.cpu.kernels.panels import FP32, STEP_BYTES
+from bytenmt.decoding.cpu.kernels.panels import FP32, STEP_BYTES, TILE_ROWS
 from bytenmt.decoding.cpu.kernels.simd import (
     FEATURES,
     LANES,
-    Address,
     Builder,
     Value,
     const_int,
@@ -33,13 +31,12 @@ from bytenmt.decoding.cpu.kernels.simd import (
     prefetch,
     store,
 )
+from bytenmt.decoding.cpu.records import Address
 from bytenmt.jit import compiled
 from bytenmt.kernel_constants import PANEL
 
 _PANEL_VECTORS = PANEL // LANES
 _PANEL_BYTES = STEP_BYTES  # of one row's outputs for a panel, too
-# Rows that are multiplied with a panel before the next panel; scratch memory holds as many.
-_TILE_ROWS = 96
 # With AVX-512, 32 registers of 16 numbers hold 24 sums beside their operands. Elsewhere a vector
 # takes two or four of 16 registers: there a block is many rows with one vector of outputs.
 _HAS_AVX512 = FEATURES.get("avx512f", False)
@@ -202,17 +199,8 @@ _row_int8 = _gemv_kernel(_INT8)
 _row_wide = _gemv_kernel(_WIDE_INT8)
 prepare_int8 = emit_function(3, 0, _INT8.prepare)
 _prepare_wide = emit_function(3, 0, _WIDE_INT8.prepare)
-_row_bytes_in_python: Callable[[int, int], int] = row_bytes.py_func  # type: ignore[attr-defined]
 _STEP_INPUTS = _INT8.inputs_per_step
 _INPUT_BYTES = _INT8.input_bytes
-
-
-def scratch_bytes(n_in: int, rows: int = _TILE_ROWS) -> int:
-    """Return the bytes of temporary memory of linear_panels for up to `rows` rows of n_in inputs.
-
-    They suffice for any precision; by default, for any number of rows.
-    """
-    return min(rows, _TILE_ROWS) * _row_bytes_in_python(n_in, Int8Wide.input_bytes)
 
 
 @compiled
@@ -248,15 +236,15 @@ def linear_panels(
     base_bytes = 4 * base_stride
     w_bytes = n_steps * _PANEL_BYTES  # of a panel
     q = scratch  # the rows, rounded to integers
-    q_bytes = row_bytes(n_in, _INPUT_BYTES)
+    q_bytes = prepared_row_bytes(n_in, _INPUT_BYTES)
     w += first_panel * w_bytes
     y += first_panel * _PANEL_BYTES
     scales += first_panel * _PANEL_BYTES
     if base != 0:
         base += first_panel * _PANEL_BYTES
     n_panels = last_panel - first_panel
-    for _ in range(0, rows, _TILE_ROWS):
-        n = min(rows, _TILE_ROWS)
+    for _ in range(0, rows, TILE_ROWS):
+        n = min(rows, TILE_ROWS)
         if precision == FP32:
             _fp32(
                 n, n_panels, x, x_bytes, w, w_bytes, n_steps, y, y_bytes, base, base_bytes, scales

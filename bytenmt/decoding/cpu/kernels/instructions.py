@@ -1,4 +1,4 @@
-"""Define the records of arrays and addresses that compiled code works on, and basic operations.
+"""Execute basic operations of instructions.
 
 Compiled as part of interpreter.py. Each thread computes its range of the rows, or of the panels of
 weights.
@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 from numba import types
 
 from bytenmt.decoding.cpu.kernels.elementwise import at_least, at_most, emit_exp, map_kernel
 from bytenmt.decoding.cpu.kernels.simd import (
     FLOAT,
-    Address,
     Builder,
     Value,
     emit_function,
@@ -24,12 +21,11 @@ from bytenmt.decoding.cpu.kernels.simd import (
     prefetch,
     splat,
 )
+from bytenmt.decoding.cpu.records import Address, Rows, ThreadContext
+from bytenmt.decoding.search.state import Ints
 from bytenmt.jit import compiled, inlined
 from bytenmt.kernel_constants import PANEL
 from bytenmt.program.instructions import Field, Op
-
-Ints = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
 
 # The fields of an instruction, program.instructions.Field, as plain integers: compiled code takes
 # no other indices.
@@ -91,68 +87,6 @@ mean = map_kernel(2, 0, _mean)  # (y, a, b, n): (a + b) sqrt(1/2)
 load_float = emit_function(2, 0, _load_float, types.float32)  # (x, i): x[i]
 store_float = emit_function(2, 1, _store_float)  # (y, i, value): y[i] = value
 prefetch_range = emit_function(2, 0, _prefetch_range)  # (x, n): prefetch n bytes at x
-
-
-class ThreadContext(NamedTuple):
-    """The view of one of the threads that execute a compiled call together."""
-
-    thread: int  # its number, from 0
-    n_threads: int
-    barrier: Address  # of the counters by which the threads wait for each other
-    # Temporary memory of this thread alone, for a matrix product's inputs or the attention scores
-    # of a source.
-    scratch: Address
-
-
-class ModelBuffers(NamedTuple):
-    """The weights of a packed model and its decoder state for p slots, for compiled code.
-
-    The memory holds what the encoder made of a slot's source: items, which have a vector for each
-    of its columns (positions, mostly one a byte), and fixed parts, one vector each.
-    """
-
-    weights: Address
-    precision: int  # its code, see panels.py
-    n_rows: int  # slots * beams
-    hidden: Address  # the states, in two banks that are read and written in turn
-    past: Address  # the ring buffers
-    memory: Address  # of the encoder
-    item_floats: int  # floats of one column of all items of the memory
-    states: Ints  # (_, 2): offset in floats per row, and width, of each recurrent state
-    rings: (
-        Ints  # (_, 4): offset in floats per row, capacity, width and dilation of each ring buffer
-    )
-    # (_, 3): offset in floats per column, width and kind (see decoder_memory.py) of each item.
-    items: Ints
-    fixed: Ints  # (_, 2): offset in floats per slot, and width, of each part without columns
-    # (p,): where a slot's memory begins, in floats. It holds columns[slot] columns of each item, in
-    # whole panels, then the fixed parts.
-    memory_offset: Ints
-    columns: Ints  # (p,): columns of each slot's memory
-    source_len: Ints  # (p,): bytes of each source, EOS included
-    # (2, rows, h): [bank, row, q mod h] is the beam whose ring buffers hold the column of position
-    # q; two banks as for hidden.
-    ancestors: npt.NDArray[np.uint16]
-
-
-class Rows(NamedTuple):
-    """The rows of a call, each of which reads a byte: the beams of a decoder step, or all bytes of
-    n sources."""
-
-    space: Address  # of the registers
-    capacity: int  # rows for which there is room
-    ids: Bytes  # (rows,): the byte that each row reads
-    # (rows, 2): that byte and the seven before it, the newest lowest, and the prefix hash, see
-    # ngram_hash.py; empty if the program has no n-gram tables.
-    word: npt.NDArray[np.uint64]
-    position: Ints  # (rows,): of the byte in the text
-    owner: Ints  # (rows,): the slot of a decoder step's row, or the number of an encoder's sentence
-    beam: Ints  # (rows,): of a decoder step
-    slot: Ints  # (n,): the slot of each sentence of an encoder
-    length: Ints  # (n,): its columns; longer sentences come first
-    # (columns + 1,): the first row of each column of an encoder, in which sentences stand in their
-    # order.
-    first: Ints
 
 
 class RowSelection(NamedTuple):

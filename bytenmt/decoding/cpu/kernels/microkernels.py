@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from llvmlite import ir
 
+from bytenmt.decoding.cpu.kernels.panels import ROW_HEADER_BYTES, row_bytes
 from bytenmt.decoding.cpu.kernels.simd import (
     FEATURES,
     FLOAT,
@@ -276,7 +277,6 @@ def _size(b: Builder, values: Value) -> Value:
     return b.bitcast(b.and_(b.bitcast(values, INT_VECTOR), splat_int(0x7FFFFFFF)), VECTOR)
 
 
-ROW_HEADER_BYTES = 64  # bytes before the inputs of a prepared row, see Int8
 _MIN_LARGEST = 1e-30  # for larger x, 1 / x is finite
 _WORDS = ir.VectorType(INT16, 2 * LANES)
 # Of the inputs of 16 bits of a row: times 127 it fits 32 bits, rounding included.
@@ -284,14 +284,7 @@ _MAX_INPUT_SUM = 16.8e6
 _ROUNDING_TERM = 1.5 * 2.0**23  # adding it to a float32 rounds to integers in its last bits
 
 
-@compiled
-def row_bytes(n_in: int, input_bytes: int) -> int:
-    """Return the bytes of a prepared row: a header and n_in inputs of input_bytes each.
-
-    The inputs fill whole vectors, and the row whole cache lines.
-    """
-    padded_inputs = (n_in + LANES - 1) // LANES * LANES
-    return ROW_HEADER_BYTES + (padded_inputs * input_bytes + 63) // 64 * 64
+prepared_row_bytes = compiled(row_bytes)
 
 
 def _weight_index(b: Builder, step: Value, k: int) -> Value:

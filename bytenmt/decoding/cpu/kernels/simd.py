@@ -18,8 +18,6 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-Address = int  # of numbers in memory, float32 if nothing else is said
-
 LANES = 16
 FLOAT = ir.FloatType()
 INT8, INT16, INT32, INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
