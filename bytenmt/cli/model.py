@@ -57,7 +57,7 @@ def convert(runs: tuple[Path, ...], how: ConvertOptions) -> None:
     --valid-tgt, or on the validation text of MODEL if it still exists and has 100 lines.
     """
     from bytenmt.checkpoints.quantize import convert as write_converted
-    from bytenmt.checkpoints.weights import prepare_output
+    from bytenmt.checkpoints.weights import prepare_output, resolve_path
 
     (run,) = runs
     paths = [path for path in (how.valid_src, how.valid_tgt) if path is not None]
@@ -65,7 +65,7 @@ def convert(runs: tuple[Path, ...], how: ConvertOptions) -> None:
         raise BytenmtError("--valid-src and --valid-tgt: give both, or neither")
     paths = paths or _own_validation_text(run)
     flags = None
-    prepare_output(how.output, paths)
+    prepare_output(how.output, [resolve_path(run), *paths])
     with output_lock(how.output):
         if paths:
             flags = _calibrate_flags(run, paths)
