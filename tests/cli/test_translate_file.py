@@ -161,11 +161,11 @@ def test_doubtful_units_are_listed_and_wrong_ones_left(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("one **two**\n\nthree\n")
     arguments = (tmp_path / "a.md", tmp_path / "b.md", "--review", tmp_path / "list.tsv")
     result = run(*arguments, "--leave-wrong")
-    assert "2 units: 1 translated, 1 left as wrong" in result.stderr
-    assert (tmp_path / "b.md").read_text() == "one **two**\n\nTHREE0\n"
-    head, row = (tmp_path / "list.tsv").read_text().splitlines()
+    assert "2 units: 1 translated, 1 to review, 1 left as wrong" in result.stderr
+    assert (tmp_path / "b.md").read_text() == "ONE **TWO0**\n\nthree\n"
+    head, _, row = (tmp_path / "list.tsv").read_text().splitlines()
     assert head == "place\tsource\ttranslation\tverdict\treasons"
-    assert row.startswith("line 1\tone **two**\t") and "\twrong\ta placeholder or tag" in row
+    assert row.startswith("line 3\tthree\tTHREE0\twrong\tis the source, untranslated")
     assert "is the input too" in run(*arguments[:3], tmp_path / "a.md").stderr
 
 
