@@ -165,8 +165,8 @@ def test_doubtful_units_are_listed_and_wrong_ones_left(tmp_path: Path) -> None:
     assert (tmp_path / "b.md").read_text() == "ONE **TWO0**\n\nthree\n"
     head, _, row = (tmp_path / "list.tsv").read_text().splitlines()
     assert head == "place\tsource\ttranslation\tverdict\treasons"
-    assert row.startswith("line 3\tthree\tTHREE0\twrong\tis the source, untranslated")
-    assert "is the input too" in run(*arguments[:3], tmp_path / "a.md").stderr
+    assert row.startswith("line 3\tthree\tTHREE0\twrong\thas no words")
+    assert "is also the input" in run(*arguments[:3], tmp_path / "a.md").stderr
 
 
 def test_a_catalogue_without_plural_forms_is_warned_of(tmp_path: Path) -> None:
