@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bytenmt.cli.console import CONSOLE
+from bytenmt.cli.files import output_lock
 from bytenmt.cli.options import PresetOptions, command, models
 from bytenmt.config.fields import option
 from bytenmt.errors import BytenmtError
@@ -64,11 +65,12 @@ def convert(runs: tuple[Path, ...], how: ConvertOptions) -> None:
         raise BytenmtError("--valid-src and --valid-tgt: give both, or neither")
     paths = paths or _own_validation_text(run)
     flags = None
-    if paths:
-        prepare_output(how.output, paths)
-        flags = _calibrate_flags(run, paths)
-    for line in write_converted(run, how.output, how.precision, flags):
-        CONSOLE.say(line)
+    prepare_output(how.output, paths)
+    with output_lock(how.output):
+        if paths:
+            flags = _calibrate_flags(run, paths)
+        for line in write_converted(run, how.output, how.precision, flags):
+            CONSOLE.say(line)
 
 
 def _own_validation_text(run: Path) -> list[Path]:
@@ -78,7 +80,7 @@ def _own_validation_text(run: Path) -> list[Path]:
     """
     from bytenmt.checkpoints.weights import is_weights_file, read_run, resolve_path
     from bytenmt.data.text_file import TextFile
-    from bytenmt.evaluation.judge import FEWEST_LINES
+    from bytenmt.evaluation.judge import MIN_LINES
 
     # A weights file may come from elsewhere: the files that it names are not read.
     if is_weights_file(resolve_path(run)):
@@ -87,7 +89,7 @@ def _own_validation_text(run: Path) -> list[Path]:
     if valid is None or not valid.has_source:
         return []
     paths = [path for path in (valid.src, valid.tgt, valid.tsv) if path is not None]
-    if all(map(Path.is_file, paths)) and len(TextFile.open(paths[-1])) >= FEWEST_LINES:
+    if all(map(Path.is_file, paths)) and len(TextFile.open(paths[-1])) >= MIN_LINES:
         return paths
     return []
 

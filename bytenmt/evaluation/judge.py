@@ -33,10 +33,12 @@ from bytenmt.utf8 import EOS
 
 FLAG_ABOVE = 0.2  # bits per byte, of a model without thresholds, where a file is marked for review
 COPY_BITS = 0.5  # bits per byte above which the model would not copy a name or a word
-LINES, FEWEST_LINES = 500, 100  # most and fewest lines that thresholds are calibrated on
-BEAM = 5  # size of the beam that thresholds of beam search are calibrated with
-WRONG_BELOW = 50.0  # chrF of a translation that counts as wrong
-FALSE_ALARMS = 0.02  # share of the validation text's references below the threshold of source_bits
+# Thresholds are calibrated on so many lines, and those of beam search with this beam.
+MAX_LINES = 500
+MIN_LINES = 100
+CALIBRATION_BEAM = 5
+MAX_WRONG_CHRF = 50.0  # a translation below it counts as wrong
+FALSE_ALARM_SHARE = 0.02  # of the validation text's references, below the source_bits threshold
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,12 +49,10 @@ class Judge:
     """
 
     thresholds: FlagThresholds | None = None  # None for a model without any
-    flag_above: float | None = (
-        None  # bits per byte above which a translation is unsure; None: never
-    )
-    make_scorer: Callable[[], Scorer] | None = (
-        None  # returns the model's scorer, which scores texts
-    )
+    # bits per byte above which a translation is unsure; None: never
+    flag_above: float | None = None
+    # returns the model's scorer, which scores texts
+    make_scorer: Callable[[], Scorer] | None = None
 
     @staticmethod
     def from_runtime(
@@ -70,14 +70,19 @@ class Judge:
         facts = [run.facts for run in runtime.runs]
         thresholds = next((saved.flags for saved in facts if saved.flags is not None), None)
         if flag_above is None:
-            flag_above = default if thresholds is None else thresholds.unsure_above(beam)
+            flag_above = default
+            if thresholds is not None:
+                flag_above = thresholds.unsure_above(beam)
         return Judge(thresholds, flag_above, lambda: runtime.make_scorer())
 
     def describe(self) -> str:
         """Return one line for people about the threshold above which translations are unsure."""
-        above = self.flag_above
-        unsure = "never unsure" if above is None else f"unsure above {above:.2f} bits per byte"
-        return f"flags: {unsure}{'' if self.thresholds else '; the model has no thresholds of its own'}"
+        text = "flags: never unsure"
+        if self.flag_above is not None:
+            text = f"flags: unsure above {self.flag_above:.2f} bits per byte"
+        if not self.thresholds:
+            text += "; the model has no thresholds of its own"
+        return text
 
     def flag(self, results: Sequence[TranslationResult]) -> list[TranslationResult]:
         """Return copies of the results with the flags of their best hypotheses.
@@ -91,10 +96,11 @@ class Judge:
             for chunk, hypotheses in zip(result.chunks, result.chunk_hypotheses, strict=True)
         ]
         flags = iter(self.flags([source for source, _ in pairs], [best for _, best in pairs]))
-        return [
-            result.with_flags([flag for _ in result.chunks for flag in next(flags)])
-            for result in results
-        ]
+        flagged = []
+        for result in results:
+            own_flags = [flag for _ in result.chunks for flag in next(flags)]
+            flagged.append(result.with_flags(own_flags))
+        return flagged
 
     def flags(
         self, sources: Sequence[bytes], translations: Sequence[Hypothesis]
@@ -105,11 +111,7 @@ class Judge:
         an invention always is unsure.
         """
         pairs = list(zip(sources, translations, strict=True))
-        # The search did not write what has a probability of 1: it was copied, as an empty line or a
-        # URL is.
-        all_flags = [
-            [] if not best.log_probability else self._flags(source, best) for source, best in pairs
-        ]
+        all_flags = [self._flags(source, best) for source, best in pairs]
         doubtful = [k for k, flags in enumerate(all_flags) if UNSURE in flags]
         saved = self.saved_bits([pairs[k][0] for k in doubtful], [pairs[k][1] for k in doubtful])
         for k, bits in zip(doubtful, saved, strict=False):  # none are computed for some models
@@ -120,6 +122,10 @@ class Judge:
 
     def _flags(self, source: bytes, best: Hypothesis) -> list[str]:
         """Return the flags that need no further costs."""
+        # The search did not write what has a probability of 1: it was copied, like an empty line or
+        # a URL.
+        if not best.log_probability:
+            return []
         flags = list(text_flags(source, best.text, self.thresholds))
         bits = bits_of_text(best)
         is_unsure = self.flag_above is not None and bits is not None and bits > self.flag_above
@@ -131,7 +137,7 @@ class Judge:
         self, sources: Sequence[bytes], translations: Sequence[Hypothesis]
     ) -> list[float]:
         """Return the bits that each translation costs less given its source than given an empty
-        source.
+        one.
 
         It is their pointwise mutual information. A text that was written without regard to its
         source saves more than k bits with a probability of 2^-k at most. Tags, placeholders and
@@ -145,8 +151,12 @@ class Judge:
         of_source = np.array([-best.log_probability / math.log(2) for best in translations])
         with_spans = [k for k, best in enumerate(translations) if copied_spans(best.text)]
         if with_spans:  # the search has the cost of the whole text alone
-            some = [sources[k] for k in with_spans], [texts[k] for k in with_spans]
-            of_source[with_spans] = bits_of_texts(self.scorer, *some, copied_spans)
+            of_source[with_spans] = bits_of_texts(
+                self.scorer,
+                [sources[k] for k in with_spans],
+                [texts[k] for k in with_spans],
+                copied_spans,
+            )
         return [float(bits) for bits in alone - of_source]
 
     @cached_property
@@ -166,7 +176,9 @@ def bits_of_text(translation: Hypothesis) -> float | None:
     n_bytes = len(translation.text) - sum(
         end - begin for begin, end in copied_spans(translation.text)
     )
-    return -translation.log_probability / math.log(2) / n_bytes if n_bytes else None
+    if not n_bytes:
+        return None
+    return -translation.log_probability / math.log(2) / n_bytes
 
 
 def bits_of_texts(
@@ -195,27 +207,30 @@ def bits_of_texts(
 def calibrate_runtime(
     runtime: Runtime, sources: Sequence[bytes], references: Sequence[bytes]
 ) -> FlagThresholds:
-    """Calibrate thresholds of loaded models on at most LINES (500) lines of a validation text.
+    """Calibrate thresholds of loaded models on at most MAX_LINES (500) lines of a validation text.
 
     It translates them by greedy and by beam search. Pairs with an empty side are left out. Raises
-    BytenmtError for fewer than FEWEST_LINES (100).
+    BytenmtError for fewer than MIN_LINES (100).
     """
     pairs = [pair for pair in zip(sources, references, strict=True) if all(pair)]
-    if len(pairs) < FEWEST_LINES:
-        raise BytenmtError(f"{len(pairs)} lines to calibrate flags on: give {FEWEST_LINES} or more")
-    pairs = [pairs[k * len(pairs) // LINES] for k in range(LINES)] if len(pairs) > LINES else pairs
-    own_sources, own_references = (
-        [source for source, _ in pairs],
-        [reference for _, reference in pairs],
-    )
-    greedy, by_beam = (
-        [best for best, *_ in Translator.from_runtime(runtime, beam=beam).n_best(own_sources)]
-        for beam in (1, BEAM)
-    )
+    if len(pairs) < MIN_LINES:
+        raise BytenmtError(f"{len(pairs)} lines to calibrate flags on: give {MIN_LINES} or more")
+    if len(pairs) > MAX_LINES:
+        pairs = [pairs[k * len(pairs) // MAX_LINES] for k in range(MAX_LINES)]
+    own_sources = [source for source, _ in pairs]
+    own_references = [reference for _, reference in pairs]
+    greedy = _best_hypotheses(runtime, own_sources, beam=1)
+    by_beam = _best_hypotheses(runtime, own_sources, beam=CALIBRATION_BEAM)
     knows_empty_sources = all(run.config.data.empty_source > 0 for run in runtime.runs)
     return calibrate(
         runtime.make_scorer(), own_sources, own_references, greedy, by_beam, knows_empty_sources
     )
+
+
+def _best_hypotheses(runtime: Runtime, sources: Sequence[bytes], beam: int) -> list[Hypothesis]:
+    """Return the best hypothesis of each source by a search with a beam."""
+    translator = Translator.from_runtime(runtime, beam=beam)
+    return [hypotheses[0] for hypotheses in translator.n_best(sources)]
 
 
 def calibrate(
@@ -234,13 +249,11 @@ def calibrate(
     """
     source_bits = None
     if knows_empty_sources:
-        alone, of_source = (
-            bits_of_texts(scorer, given, references, copied_spans) for given in (None, sources)
-        )
-        source_bits = round(float(np.quantile(alone - of_source, FALSE_ALARMS)), 3)
-    n_source, n_target = (
-        np.array([len(line) for line in lines]) for lines in (sources, references)
-    )
+        alone = bits_of_texts(scorer, None, references, copied_spans)
+        of_source = bits_of_texts(scorer, sources, references, copied_spans)
+        source_bits = round(float(np.quantile(alone - of_source, FALSE_ALARM_SHARE)), 3)
+    n_source = np.array([len(line) for line in sources])
+    n_target = np.array([len(line) for line in references])
     ratio = n_target.sum() / max(1, n_source.sum())
     return FlagThresholds(
         n_lines=len(references),
@@ -260,17 +273,17 @@ def _unsure_above(translations: Sequence[Hypothesis], references: Sequence[bytes
 
     metric = CHRF()
     is_wrong = [
-        metric.sentence_score(best.text.decode(), [reference.decode()]).score < WRONG_BELOW
+        metric.sentence_score(best.text.decode(), [reference.decode()]).score < MAX_WRONG_CHRF
         for best, reference in zip(translations, references, strict=True)
     ]
     return round(best_split([bits_of_text(best) or 0.0 for best in translations], is_wrong), 4)
 
 
 def best_split(values: Sequence[float], is_wrong: Sequence[bool]) -> float:
-    """Return the threshold t that makes the rule "wrong if value > t" fail least often, the highest
-    of such.
+    """Return the threshold t for which the rule "wrong if value > t" fails least often.
 
-    values: for example bits per byte of translations; is_wrong: whether each of these is wrong.
+    It is the highest of such thresholds. values: for example bits per byte of translations;
+    is_wrong: whether each of these is wrong.
     """
     numbers = np.asarray(values, float)
     distinct = np.unique(numbers)

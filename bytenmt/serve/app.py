@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import secrets
 from collections.abc import AsyncIterator, Coroutine, Sequence
@@ -40,13 +41,14 @@ PAGE_POLICY = (
 )
 BODIES: dict[str, type[bodies.KeyBody]] = {
     "/translate": bodies.TranslateBody,
-    "/translate_file": bodies.PairBody,
+    "/translate_file": bodies.FormalityBody,
     "/detect": bodies.DetectBody,
     "/suggest": bodies.SuggestBody,
 }
 # Of Limits.seconds for a streamed translation, so that its client hears of a failure.
 STREAM_SHARE = 0.9
 T = TypeVar("T")
+logger = logging.getLogger(__package__)
 
 
 class App:
@@ -163,7 +165,7 @@ class App:
                     yield _event("part", {"index": 0, "text": text})
                 yield _event("done", await task)
             except (Exception, asyncio.CancelledError) as error:
-                yield _event("error", {"error": refusal_of(service, error).message})
+                yield _event("error", {"error": refusal_of(service, error, request.scope).message})
             finally:
                 task.cancel()
 
@@ -179,7 +181,7 @@ class App:
             n_bytes = int(size)
         address = account_of(None, (), _address_of(request))
         with service.uploads.admitted(address, n_bytes // BYTES_PER_QUEUED_CHARACTER):
-            body, file, client = await self._read(request, bodies.PairBody)
+            body, file, client = await self._read(request, bodies.FormalityBody)
             if file is None:
                 raise Refusal(
                     400, "the field file is missing: send the document in it (multipart/form-data)"
@@ -237,10 +239,14 @@ class App:
                 400, "a suggestion needs a text (q), and its translation (s) into another language"
             )
         path = self.suggestions / f"{plan.direction}.tsv"
-        with open(path, "ab") as file:
-            if file.tell() > MAX_SUGGESTION_BYTES:
-                raise Refusal(507, "the file of suggestions is full")
-            file.write("\t".join(pair).encode() + b"\n")
+        try:
+            with open(path, "ab") as file:
+                if file.tell() > MAX_SUGGESTION_BYTES:
+                    raise Refusal(507, "the file of suggestions is full")
+                file.write("\t".join(pair).encode() + b"\n")
+        except OSError as error:
+            logger.error("cannot write %s: %s", path, error.strerror)
+            raise Refusal(507, "the suggestion could not be stored") from None
         return json_response({"success": True})
 
     async def languages(self, request: Request) -> Response:
@@ -278,6 +284,8 @@ class App:
                 "filesTranslation": True,
                 "supportedFilesFormat": SUFFIXES,
                 "alternatives": MAX_ALTERNATIVES,
+                # The directions whose models can be asked for a form of address.
+                "formality": self.service.formality_directions(),
                 "language": {
                     "source": {"code": AUTO, "name": "Auto Detect"},
                     "target": {"code": target, "name": name_of(target)},

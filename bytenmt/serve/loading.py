@@ -12,11 +12,11 @@ from bytenmt.decoding.loading import MAX_THREADS, load_runs
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
 from bytenmt.reporter import Reporter
-from bytenmt.serve.languages import Direction
+from bytenmt.serve.languages import Direction, check_direction
 from bytenmt.serve.service import MAX_ALTERNATIVES, DirectionWorkers
 from bytenmt.serve.worker import TranslationJob, Worker
 from bytenmt.translation.glossary import Glossary
-from bytenmt.translation.settings import TABLE, Settings, option_name
+from bytenmt.translation.settings import TRANSLATION_SETTINGS, Settings, option_name
 from bytenmt.translation.translator import Translator
 
 
@@ -28,10 +28,15 @@ def load_models(
     models: PAIR=RUN each, as en-de=runs/a; several of one pair decode as an ensemble. options: by
     name, those left out at their defaults: settings of the search, keep (classes of spans),
     glossary (a sequence of PAIR=FILE), reverse (bool: rerank by the model of the opposite
-    direction, if there is one), precision, and threads (of the model that uses several; the cores
-    less one for each model). reporter: shows warnings of the models that are loaded.
+    direction, if there is one), formality (of the models that have learned forms of address),
+    precision, and threads (of the model that uses several; the cores less one for each model).
+    reporter: shows warnings of the models that are loaded.
     """
-    settings = {name: value for name, value in options.items() if name in TABLE or name == "keep"}
+    settings = {
+        name: value
+        for name, value in options.items()
+        if name in TRANSLATION_SETTINGS or name == "keep"
+    }
     Settings.from_dict(settings, option_name)  # what contradicts each other shows here
     runs = _by_direction(models, "MODEL")
     if options.get("reverse") and not any(Direction(to, source) in runs for source, to in runs):
@@ -42,6 +47,7 @@ def load_models(
     # Threads synchronise hundreds of times per decode step, so each needs a core of its own. One
     # model at a time uses several; the others have one each, and so has the HTTP server.
     threads = options.get("threads") or max(1, min(MAX_THREADS, n_cores() - len(runs)))
+    formality = settings.pop("formality", None)
     workers = dict[Direction, DirectionWorkers]()
     for direction, paths in runs.items():
         opposite = runs.get(Direction(direction.target, direction.source))
@@ -56,6 +62,8 @@ def load_models(
             for term in Glossary.from_file(path).terms
         )
         with_terms = dict(settings)
+        if formality is not None and runtime.has_formality:
+            with_terms["formality"] = formality
         if terms.terms:
             with_terms["glossary"] = terms
         translator = Translator.from_runtime(runtime, **with_terms)
@@ -64,9 +72,21 @@ def load_models(
         wide = {"n_best": n_best, "beam": max(n_best, beam)}
         wider = Translator.from_runtime(runtime, **with_terms | wide)
         judge = Judge.from_runtime(runtime, default=FLAG_ABOVE, beam=beam)
-        workers[direction] = DirectionWorkers(Worker(translator, judge), Worker(wider, judge))
+        for run in runtime.runs:
+            check_direction(direction, run.file, run.facts.corpora)
+        workers[direction] = DirectionWorkers(
+            Worker(translator, judge),
+            Worker(wider, judge),
+            runtime.has_formality,
+            tuple(run.digest for run in runtime.runs),
+        )
         # The first client need not wait for the engine, and errors show now.
         workers[direction].worker.submit(TranslationJob([b"a"])).result()
+    if formality is not None and not any(model.has_formality for model in workers.values()):
+        raise BytenmtError(
+            "--formality needs a model that was trained with forms of address (data.formality):"
+            " none of these was"
+        )
     return workers
 
 
@@ -86,7 +106,8 @@ def read_keys(path: Path) -> list[str]:
 
     Raises BytenmtError where there is none.
     """
-    lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    # Some editors begin a file with a byte order mark.
+    lines = path.read_text(encoding="utf-8-sig", errors="surrogateescape").splitlines()
     keys = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     if not keys:
         raise BytenmtError(

@@ -1,4 +1,8 @@
-"""Lines, repair and refusal, against a plain reading of the same bytes by Python."""
+"""Lines, repair and refusal, against a plain reading of the same bytes by Python.
+
+Tests data/text_file.py (TextFile, read_bytes), data/corpus.py (ParallelCorpus) and
+data/corpus_report.py (inventory, warnings_of_pairs).
+"""
 
 import gzip
 import lzma
@@ -48,8 +52,10 @@ def check(content: bytes) -> None:
 
 
 CONTENTS = [
-    b"", b"\n", b"a", b"a\n", b"a\n\n", b"\n\na", b"a\r\nb\r\n", b"\r\n\r\r\n\r", b"a\rb\n", b"\xef\xbb\xbf",
-    b"\xef\xbb\xbfa\nb", b"\xef\xbb\xbf\n", b"a\n\xef\xbb\xbfb\n", b"\x00\n\x00\x00", b"\xe2\x82\n\x82\n",
+    b"", b"\n", b"a", b"a\n", b"a\n\n", b"\n\na", b"a\r\nb\r\n", b"\r\n\r\r\n\r",
+    b"a\rb\n", b"\xef\xbb\xbf",
+    b"\xef\xbb\xbfa\nb", b"\xef\xbb\xbf\n", b"a\n\xef\xbb\xbfb\n", b"\x00\n\x00\x00",
+    b"\xe2\x82\n\x82\n",
     b"\xe2\x82\r\n\xac", b"a\xf0\x9f\x98", b"\xff\xfe\xfd",
 ]  # fmt: skip
 
@@ -156,13 +162,21 @@ def open_pair(source: Path | None, target: Path, *limits: int) -> ParallelCorpus
 
 
 def test_white_space_alone_is_no_target(tmp_path: Path) -> None:
-    """White lines count as empty in the target, not in the source, and not where lines are scored."""
+    """White lines count as empty in the target, not in the source nor where lines are scored."""
     source, target = b"a\n \nc\nd\ne\n", " \t\nb\n \u3000\n d\n\r\r\n".encode()
     paths = pair_files(tmp_path, source, target)
     corpus = open_pair(*paths)
     assert corpus.lines.tolist() == [1, 3] and corpus.left_out[0].empty.tolist() == [0, 2, 4]
     kept = ParallelCorpus.from_texts(*map(TextFile.open, paths), keep_empty=True)
     assert len(kept) == 5
+
+
+@pytest.mark.parametrize("target", ["\u3000", "\u200b", "\ufeff", "\u00a0\u2003", "\u3000\u200b"])
+def test_a_target_that_nobody_sees_is_no_target(target: str, tmp_path: Path) -> None:
+    """White space of any script, and zero-width characters; the same before a letter are text."""
+    text = f"{target}\n{target}a\nb{target}\n"
+    corpus = open_pair(*pair_files(tmp_path, b"a\nb\nc\n", text.encode()))
+    assert corpus.lines.tolist() == [1, 2] and corpus.left_out[0].empty.tolist() == [0]
 
 
 @pytest.mark.parametrize(
@@ -243,7 +257,7 @@ def several(tmp_path: Path) -> list[PairFiles]:
 
 
 def test_several_parts(tmp_path: Path) -> None:
-    """Pair k of the corpus is the kept line of its part, with its lengths, whatever part it is in."""
+    """Pair k of the corpus is the kept line of its part, with its lengths."""
     corpus = ParallelCorpus.open_all(several(tmp_path), max_source_bytes=5)
     assert corpus.bounds.tolist() == [0, 2, 4, 4, 5] and corpus.lines.tolist() == [0, 2, 0, 2, 0]
     assert (corpus.bounds.dtype, corpus.lines.dtype) == (np.int64, np.int32)
