@@ -120,7 +120,8 @@ def translate_file(
     has_codes = not all(isinstance(part, str) for line in lines for part in line)
     if has_codes and not runtime.has_sentinels:
         CONSOLE.warn(
-            f"{runs[0]} was trained without sentinels: inline codes are put at the end of units"
+            f"{runs[0]} was trained without sentinels: inline codes without a pair are put at the"
+            " end of units"
         )
     with ExitStack() as stack:
         out = stack.enter_context(writer(output))
