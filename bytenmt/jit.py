@@ -31,13 +31,8 @@ VARIABLE = (
     "NUMBA_CACHE_DIR"  # of the environment, Numba's own: names the folder of all compiled code
 )
 VERSIONS = numba.__version__, llvmlite.__version__, np.__version__, EXTENSION_SUFFIXES[0]
-LEAVES = (
-    "jit",
-    "kernel_constants",
-    "ngram_hash",
-    "splitmix",
-    "utf8",
-)  # modules that kernels of any folder import
+# Modules that kernels of any folder import.
+LEAVES = ("jit", "kernel_constants", "ngram_hash", "splitmix", "utf8")
 ENGINE_FILES = (  # of which the CPU engine's interpreter, a single function, is compiled
     "decoding/cpu/interpreter.py",
     "decoding/cpu/scoring.py",
@@ -50,9 +45,8 @@ ENGINE_FILES = (  # of which the CPU engine's interpreter, a single function, is
 # row, counting references would be most of their work. Such functions can allocate no arrays and
 # return only arrays that they were passed; their caller in Python keeps the arguments alive.
 BORROWING: dict[str, Any] = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
-COUNTING: dict[str, Any] = {
-    name: True for name in BORROWING
-}  # explicit, since a callee inherits its caller's options
+# Reference counting is asked for explicitly, since a callee inherits its caller's options.
+COUNTING: dict[str, Any] = {name: True for name in BORROWING}
 
 # Of functions that compiled code alone calls.
 INNER: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -115,7 +109,7 @@ def inlined(function: Function) -> Function:
 
 
 def inlined_allocating(function: Function) -> Function:
-    """Decorator like `inlined`, but with reference counting, for a function that allocates arrays."""
+    """Decorator like `inlined`, but with reference counting, for functions that allocate arrays."""
     return cast(Function, numba.njit(forceinline=True, **INNER, **COUNTING)(function))
 
 
@@ -198,7 +192,7 @@ def kernel_files(file: Path) -> list[Path]:
 
 
 class Locator(_CacheLocator):
-    """Numba's interface that tells its cache in which folder the machine code of a function lies."""
+    """Numba's interface that tells its cache in which folder a function's machine code lies."""
 
     def __init__(self, function: Callable[..., Any], folder: Path) -> None:
         self._function, self._folder = function, folder

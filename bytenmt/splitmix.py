@@ -36,7 +36,7 @@ def draw_key(seed: int, number: int, text: int) -> int:
 
 
 def signed(word: int) -> int:
-    """Reinterpret an unsigned 64-bit integer as a signed one, as PyTorch and NumPy's int64 need it."""
+    """Reinterpret an unsigned 64-bit integer as a signed one, as PyTorch and NumPy's int64 do."""
     return word - (1 << 64) if word >> 63 else word
 
 

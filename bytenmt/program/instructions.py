@@ -131,10 +131,8 @@ class Field(IntEnum):
     A_START, A_STRIDE, A_COLUMN = 4, 5, 6
     B_START, B_STRIDE, B_COLUMN = 7, 8, 9
     W, V = 10, 11  # offsets of weights, in bytes
-    S, T = (
-        12,
-        13,
-    )  # offsets of the scales of w and v, in bytes; in attentions the window and GaussianUse
+    # Offsets of the scales of w and v, in bytes; in attentions the window and GaussianUse.
+    S, T = 12, 13
     N, M, K = 14, 15, 16  # width of d, or of a without d; other numbers, see Op
     ROWS = 17  # RowKind
 

@@ -79,9 +79,8 @@ class WeightSink:
         self._record(values)
         n_output, n_input = values.shape[0], math.prod(values.shape[1:])
         scales = self._reserve(n_output) if self._is_int8 else 0
-        n_steps = (
-            -(-n_input // 4) if self._is_int8 else n_input
-        )  # of four int8 inputs, or one of float32
+        # A step reads four int8 inputs, or one of float32.
+        n_steps = -(-n_input // 4) if self._is_int8 else n_input
         matrix = Matrix(self._reserve(padded(n_output) * n_steps), scales, n_output, n_input)
         self.entries.append(WeightEntry(values, matrix.place, matrix))
         return matrix
@@ -165,7 +164,7 @@ class Writer:
             self.emit(Op.READ_STATE, d, k=state)
 
     def write_state(self, a: Register, state: int) -> None:
-        """Append that a recurrent state becomes a, in a decoder; an encoder has it in the register."""
+        """Append that a recurrent state becomes a in a decoder; an encoder's is in the register."""
         if not self._is_encoder:
             self.emit(Op.WRITE_STATE, a=a, k=state)
 
