@@ -129,9 +129,8 @@ def test_it_is_trained_and_asked(echo: ModuleType, tmp_path: Path, texts: dict[s
     asked: dict[str, Any] = {"device": "cpu", "beam": 2, "max_len_b": 9}
     found = Translator.load(run, reporter=told, **asked).translate(LINES)
     assert found == Translator.load(run, engine="torch", reporter=told, **asked).translate(LINES)
-    lines = [
-        line for line in told.lines if "compiling" not in line
-    ]  # the search, where no test before has
+    # The search is compiled here, where no earlier test did so.
+    lines = [line for line in told.lines if "compiling" not in line]
     assert lines == [
         "bytenmt: decoding with --engine torch: the numba engine has no program for echo"
     ]

@@ -155,9 +155,8 @@ def test_info_is_a_configuration(arch: str) -> None:
     said = accepted(f"info {arch} --preset paper")
     assert parse_config(tomllib.loads(said)) == load_config(arch, "paper", [])
     names = ["parameters", "decoder weights", "receptive field"]
-    names += (
-        ["a decode step", "decoder state"] if arch != "transformer" else []
-    )  # told by a program
+    # Of architectures that have a program for the CPU.
+    names += ["a decode step", "decoder state"] if arch != "transformer" else []
     assert all(re.search(rf"^# {name}: +\w", said, re.MULTILINE) for name in names)
     settings = ["model.source=false", "train.lr=0.5"]
     said = accepted(" ".join([f"info {arch} --preset tiny", *(f"--set {one}" for one in settings)]))

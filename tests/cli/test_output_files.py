@@ -57,7 +57,7 @@ def test_a_second_adaptation_is_refused() -> None:
 
 
 def test_the_lock_ends_with_the_process(place: Path) -> None:
-    """A file of a killed command is no lock."""
+    """A file of a killed command is not a lock."""
     program = "import os, sys; from bytenmt.cli.files import output_lock; from pathlib import Path"
     program += "; lock = output_lock(Path('out')); lock.__enter__(); os._exit(1)"
     subprocess.run([sys.executable, "-c", program], check=False)

@@ -83,7 +83,7 @@ def test_the_standard_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_pipe_by_its_name() -> None:
-    """/dev/stdout is no file, but a link to the pipe, as all of /dev/fd are."""
+    """/dev/stdout is not a file, but a link to the pipe, as all of /dev/fd are."""
     reading, writing = os.pipe()
     with writer(Path(f"/dev/fd/{writing}")) as file:
         file.write(b"one")

@@ -80,7 +80,7 @@ def test_an_invention_is_what_the_source_saves_nothing_of() -> None:
 
 
 def test_tags_do_not_hide_an_invention() -> None:
-    """The source saves half a bit of the b in the words; what it saves of the tags does not count."""
+    """The source saves half a bit per byte of the words; its savings on tags do not count."""
     judge = Judge(THRESHOLDS, 0.5, make_scorer=FakeScorer)
     tagged = written("<b>abcdef</b>", 0.6)
     assert judge.saved_bits([b"<b>klmnop</b>"], [tagged]) == pytest.approx([0.5])
@@ -119,7 +119,7 @@ def test_a_line_has_the_flags_of_its_sentences() -> None:
 
 
 def test_copies() -> None:
-    """A name that the model knows is no copy."""
+    """A name that the model knows is not a copy."""
     judge = Judge(None, 1.0)
     for source, text, bits, expected in [
         ("Server", "Server", 0.1, []),
@@ -140,7 +140,7 @@ def test_costs_are_those_of_each_text() -> None:
 
 
 def test_thresholds_of_a_validation_text() -> None:
-    """Translations above 0.4 bits are wrong; half a bit a byte is saved; targets are twice as long."""
+    """Above 0.4 bits translations are wrong; half a bit a byte is saved; targets are twice as long."""
     references = [f"{k:02d}abcdefgh"[: 4 + k % 7] * 2 for k in range(100)]
     sources = [reference[: len(reference) // 2] for reference in references]
     translations = [

@@ -89,9 +89,8 @@ def test_what_a_step_reads():
     assert longer[0] == shorter[0]
     plain, _ = packed_bytes("luong")
     with_tables, _ = packed_bytes("luong", "model.ngrams=[2,3,5]", n_rows=32)
-    assert (
-        with_tables - plain == 32 * 3 * 64 * 4
-    )  # orders, width of the embedding, bytes of a float32
+    # Rows, orders, width of the embedding, bytes of a float32.
+    assert with_tables - plain == 32 * 3 * 64 * 4
 
 
 @pytest.mark.slow

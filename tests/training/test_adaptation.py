@@ -35,9 +35,8 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     facts = msgspec.structs.replace(
         contents.facts, corpora=corpora, pairs=7, multi_sentence_share=0.25
     )
-    train = msgspec.structs.replace(
-        contents.config.train, loss_terms={"of a plugin": 1.0}
-    )  # not loaded here
+    # A plugin's loss term, which is not loaded here.
+    train = msgspec.structs.replace(contents.config.train, loss_terms={"of a plugin": 1.0})
     config = msgspec.structs.replace(contents.config, train=train)
     write_rounded(path, restore_weights(contents.arrays), config, facts, "int8")
     return path
