@@ -103,6 +103,21 @@ def test_compiled_code_takes_a_form_of_address_for_bos(byte: int) -> None:
 def without_forms(text: bytes) -> bytes:
     """Return a text with BOS in place of the bytes that ask for a form of address."""
     return text.replace(b"\xc0", bytes([BOS])).replace(b"\xc1", bytes([BOS]))
+def test_long_texts_are_hashed_in_parts() -> None:
+    """As in one go, and by powers that stay where they are, as a captured CUDA graph needs them."""
+    text = as_row(bytes(range(256)) * 5)
+    before = torch.tensor([7])
+    tables = NgramTables(1, (2,), 8, n_word_rows=64)
+    addresses = tables.powers.data_ptr(), tables.inverses.data_ptr()
+    whole = tables.prefix_hashes(text, before)
+    one_by_one = []
+    last = before
+    for k in range(text.shape[1]):
+        last = tables.prefix_hashes(text[:, k : k + 1], last)[:, -1]
+        one_by_one.append(last)
+    assert torch.equal(whole, torch.stack(one_by_one, dim=1))
+    assert (tables.powers.data_ptr(), tables.inverses.data_ptr()) == addresses
+    assert not {"powers", "inverses"} & tables.state_dict().keys()
 
 
 def as_row(text: bytes) -> torch.Tensor:
