@@ -65,9 +65,7 @@ class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
     wrong."""
 
     n_lines: Count  # of that text
-    bits_per_byte: (
-        Amount  # a translation by greedy search that costs more is likelier wrong than right
-    )
+    bits_per_byte: Amount  # a translation by greedy search that costs more is not sure
     length_ratio: Amount  # bytes of the target for a byte of the source, the mean
     length_variance: (
         Amount  # of the target's bytes, for a byte of the source (Gale and Church 1993)
@@ -78,14 +76,38 @@ class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
         None  # least that a source must save
     )
     beam_bits_per_byte: Amount | None = None  # bits_per_byte of a beam search; None in older files
+    # bits_per_byte of a beam search whose hypotheses a model of the opposite direction ranks.
+    reranked_bits_per_byte: Amount | None = None
+    # A translation by any search that costs more is wrong; None where the costs do not tell.
+    wrong_bits_per_byte: Amount | None = None
 
-    def unsure_above(self, beam: int) -> float:
+    def unsure_above(self, beam: int, is_reranked: bool = False) -> float:
         """Return the bits per byte above which a translation is flagged as unsure, for this beam
         size.
 
-        beam: 1 is greedy search. Files without beam_bits_per_byte have one threshold for all.
+        beam: 1 is greedy search. is_reranked: whether the opposite direction ranks hypotheses.
+        Files without the threshold of a search have one for all.
         """
-        return self.bits_per_byte if beam == 1 else self.beam_bits_per_byte or self.bits_per_byte
+        if beam == 1:
+            return self.bits_per_byte
+        of_beam = self.beam_bits_per_byte or self.bits_per_byte
+        return self.reranked_bits_per_byte or of_beam if is_reranked else of_beam
+
+
+class WordFilter(Struct, frozen=True, kw_only=True):
+    """A set of words as a Bloom filter; translation.source_words reads it."""
+
+    bits: Annotated[bytes, Meta(min_length=1, max_length=1 << 24)]  # packed; base64 in the file
+    n_words: Count
+
+
+class SourceWords(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The words that the source side of a model's training text has often enough."""
+
+    language: str = ""  # code of the source language, such as "de"; empty: not known
+    min_count: Count  # occurrences from which on a word is known
+    known: WordFilter
+    ordinary: WordFilter  # words that are not names; see translation.source_words
 
 
 class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -105,6 +127,7 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     valid: PairFiles | None = None  # the files that the run was validated on, tgt alone for a text
     search: SearchDefaults | None = None  # None where they were not tuned
     flags: FlagThresholds | None = None  # None where they were not calibrated
+    words: SourceWords | None = None  # None where they were not counted
     patterns: Count | None = (
         None  # version of the patterns of the spans that it learnt to copy as sentinels
     )

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.architectures.parameters import TABLES
-from bytenmt.checkpoints.facts import Facts, FlagThresholds
+from bytenmt.checkpoints.facts import Facts, FlagThresholds, SourceWords
 from bytenmt.checkpoints.weights import (
     SCALE,
     Array,
@@ -32,13 +32,18 @@ V, G = ".v", ".g"  # suffixes of direction and length of a matrix with weight no
 
 
 def convert(
-    run: Path, output: Path, precision: str, flags: FlagThresholds | None = None
+    run: Path,
+    output: Path,
+    precision: str,
+    flags: FlagThresholds | None = None,
+    words: SourceWords | None = None,
 ) -> list[str]:
     """Read a run folder (its best weights) or a weights file, and write it as a weights file in a
     precision.
 
     precision: "fp32" or "int8", of the matrices. flags: thresholds beyond which translations are
-    flagged, to store instead of the file's; None keeps these. Returns lines of text for the user.
+    flagged, to store instead of the file's; None keeps these. words: that the model knows,
+    likewise. Returns lines of text for the user.
     Raises BytenmtError without writing anything.
     """
     file, contents = read_run(run)
@@ -46,6 +51,8 @@ def convert(
     facts = contents.facts.without_folders()
     if flags is not None:
         facts = msgspec.structs.replace(facts, flags=flags)
+    if words is not None:
+        facts = msgspec.structs.replace(facts, words=words)
     write_rounded(output, restore_weights(contents.arrays), contents.config, facts, precision)
     before, after = file.stat().st_size, output.stat().st_size
     return [f"{output}: {after:,} bytes in {precision}, of {before:,} in {contents.precision}"]

@@ -165,6 +165,8 @@ class Request(NamedTuple):
     prefix: bytes = b""
     number: int = 0
     pairs: tuple[tuple[int, int], ...] = ()
+    # Whether all hypotheses that the search has finished are returned, not the n_best alone.
+    returns_all: bool = False
 
 
 class Hypothesis(NamedTuple, Generic[TextT]):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from bytenmt.architectures.section import architecture
-from bytenmt.checkpoints.facts import Facts, SearchDefaults
+from bytenmt.checkpoints.facts import Facts, SearchDefaults, SourceWords
 from bytenmt.checkpoints.weights import StoredWeights, read_run
 from bytenmt.config.schema import Config
 from bytenmt.decoding.engine_kinds import ENGINES
@@ -95,6 +95,12 @@ class Runtime:
         """The search settings that the first run with such settings stores as defaults; None if
         none does."""
         return next((run.facts.search for run in self.runs if run.facts.search is not None), None)
+
+    @property
+    def source_words(self) -> SourceWords | None:
+        """The words of the training text that the first run with such a fact stores; None if none
+        does."""
+        return next((run.facts.words for run in self.runs if run.facts.words is not None), None)
 
 
 def load_runs(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -15,21 +14,25 @@ from bytenmt.checkpoints.facts import FlagThresholds
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.sentinels import Span, compile_patterns, find_spans, replace_spans
 from bytenmt.translation.line_batch import PLACEMENT
+from bytenmt.translation.numbers import has_wrong_number
 
 # Levels of a verdict, the best one first.
 SURE, CHECK, WRONG = LEVELS = ("sure", "check", "wrong")
 # Flags of a translation: what programs read, the level, and the words that people read.
 UNSURE, LOOP, LENGTH, NUMBER, COPY = "unsure", "loop", "length", "number", "copy"
 INVENTION, UNMET, FORMAT, WORDLESS = "invention", "unmet", "format", "wordless"
+UNLIKELY, UNKNOWN = "unlikely", "unknown"
 REASONS = {
     LOOP: (WRONG, "repeats itself"),
     COPY: (WRONG, "is the source, untranslated"),
     INVENTION: (WRONG, "has nothing to do with its source"),
     LENGTH: (WRONG, "far longer or shorter than its source"),
-    NUMBER: (WRONG, "a number of the source is missing, written in words or repeated"),
+    NUMBER: (WRONG, "a number of the source is missing, written in words, repeated or malformed"),
     UNMET: (WRONG, "a placeholder or tag is missing, or there is one too many"),
     FORMAT: (WRONG, "its conversions, such as %s, take other arguments than those of the source"),
     WORDLESS: (WRONG, "has no words, and its source has"),
+    UNLIKELY: (WRONG, "the model guesses"),
+    UNKNOWN: (CHECK, "its source has a word that the model hardly knows"),
     PLACEMENT: (CHECK, "a tag, placeholder or term may be in the wrong place"),
     UNSURE: (CHECK, "the model is unsure"),
 }
@@ -44,8 +47,6 @@ LONG_ENOUGH = 24  # bytes of the longer side of a pair whose lengths are compare
 # times longer or shorter; in bytes, of which an ideogram has three.
 LENGTHENED, SHORTENED = 6.0, 1 / 8
 MOST_SIGMAS = 4.0  # beyond it a length is wrong; references are within 4.4
-NUMBERS = re.compile(r"\d{1,3}(?:[.,'\u00a0\u202f\u2019]\d{3})+(?!\d)|\d{1,18}")
-HALF_A_DAY = 12  # hours between "3 p.m." and "15 Uhr"
 # Spans that are the same in all languages.
 NO_TEXT = compile_patterns(("placeholders", "tags", "urls", "emails"))
 
@@ -95,7 +96,7 @@ def text_flags(source: bytes, text: bytes, lengths: FlagThresholds | None = None
         source, text, lengths
     ):
         yield LENGTH
-    if has_wrong_number(source, text):
+    if _has_digit(source) and has_wrong_number(plain_text(source), plain_text(text)):
         yield NUMBER
     if any(map(str.isalnum, text.decode())) and not any(map(str.isalnum, source.decode())):
         yield INVENTION
@@ -117,27 +118,8 @@ def _is_of_likely_length(source: bytes, text: bytes, lengths: FlagThresholds | N
     return abs(deviation) <= MOST_SIGMAS * math.sqrt(lengths.length_variance * (len(source) + 1))
 
 
-def has_wrong_number(source: bytes, text: bytes) -> bool:
-    """Return whether a number of the source is missing in the translation, written in digits, or is
-    there more often than in the source.
-
-    1,000 may be 1.000, and a number up to 12 may be 12 more, as 3 p.m. is 15 Uhr. Other numbers are
-    no fault: of 1,000 references in Korean 25 have one that their source has in words.
-    """
-    wanted, written = _numbers(source), _numbers(text)
-    is_missing = any(
-        n and not (n <= HALF_A_DAY and n + HALF_A_DAY in written) for n in wanted - written
-    )
-    return is_missing or any(n in wanted for n in written - wanted)
-
-
-def _numbers(line: bytes) -> Counter[int]:
-    """Return the numbers of a line outside of spans to be kept. Signs that group digits are left
-    out."""
-    if not any(map(str.isdigit, line.decode())):
-        return Counter()
-    numbers = NUMBERS.findall(plain_text(line))
-    return Counter(int("".join(filter(str.isdecimal, digits))) for digits in numbers)
+def _has_digit(line: bytes) -> bool:
+    return any(map(str.isdigit, line.decode()))
 
 
 def is_copy(source: bytes, text: bytes) -> bool:

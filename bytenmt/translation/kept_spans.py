@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bytenmt.checkpoints.facts import SourceWords
 from bytenmt.kernel_constants import FIRST_SENTINEL, N_SENTINELS
 from bytenmt.sentinels import (
     CLASSES,
+    NAMES,
     Code,
+    Span,
     compile_patterns,
     drop_overlaps,
     find_spans,
@@ -22,6 +25,7 @@ from bytenmt.sentinels import (
     to_bytes,
 )
 from bytenmt.translation.glossary import Glossary, Term
+from bytenmt.translation.names import find_names
 
 NONE = "none"  # the value of --keep that keeps nothing
 TextOrCode = str | Code
@@ -60,6 +64,8 @@ class KeepSpec:
 
     patterns: tuple[re.Pattern[str], ...] = compile_patterns()  # of kept spans, see sentinels.py
     glossary: Glossary | None = None  # None: no terms
+    keeps_names: bool = True
+    words: SourceWords | None = None  # of the model, by which names are found; None: no names
 
     @classmethod
     def from_settings(
@@ -78,7 +84,7 @@ class KeepSpec:
         classes = CLASSES if keep is None else tuple(dict.fromkeys(keep))
         if isinstance(glossary, str | Path):
             glossary = Glossary.from_file(Path(glossary))
-        return cls(compile_patterns(classes, patterns), glossary)
+        return cls(compile_patterns(classes, patterns), glossary, NAMES in classes)
 
     def split_text(self, text: str) -> list[str | KeptSpan]:
         """Return the kept spans and terms of a text, and the texts between them, in order.
@@ -89,6 +95,8 @@ class KeepSpec:
         spans = find_spans(text, self.patterns)
         if terms:
             spans = drop_overlaps([*spans, *terms])
+        if self.keeps_names and self.words is not None:
+            spans = _add_names(spans, find_names(text, self.words))
         pieces = list[str | KeptSpan]()
         end = 0
         for span in spans:
@@ -99,6 +107,16 @@ class KeepSpec:
             end = span.end
         pieces.append(text[end:])
         return [piece for piece in pieces if piece]
+
+
+def _add_names(spans: Sequence[Span], names: Iterable[Span]) -> list[Span]:
+    """Return spans with the names that overlap none of them, in order."""
+    free = [
+        name
+        for name in names
+        if not any(span.begin < name.end and name.begin < span.end for span in spans)
+    ]
+    return sorted([*spans, *free])
 
 
 def mark_spans(line: SourceLine, keep: KeepSpec | None) -> MarkedText:

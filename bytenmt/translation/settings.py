@@ -133,6 +133,7 @@ class Settings(LineSettings):
     left_to_runs: frozenset[str] = frozenset()
     languages: Sequence[str] = ()
     reranker: Reranker | None = None
+    target_language: str = ""  # code, by which numbers are written; empty: not known
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], shown: Callable[[str], str] = str) -> Settings:
