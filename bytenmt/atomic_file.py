@@ -15,11 +15,10 @@ SUFFIX = ".tmp"
 
 @contextmanager
 def replace_atomically(path: Path) -> Iterator[BinaryIO]:
-    """Open a temporary binary file for writing, which replaces `path` when the context ends; after
-    an exception it is deleted and `path` stays as it was.
+    """Open a temporary binary file for writing, which replaces `path` when the context ends.
 
-    Readers see the old file or the complete new one, which is flushed to the disk, so that it
-    survives a power cut. Raises OSError.
+    After an exception it is deleted and `path` stays as it was. Readers see the old file or the
+    complete new one, which is flushed to the disk, so that it survives a power cut. Raises OSError.
     """
     written = path.with_name(f".{path.name}.{os.getpid()}{SUFFIX}")
     written.unlink(missing_ok=True)  # left by a killed process with the same id
@@ -42,8 +41,11 @@ def replace_atomically(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_atomically(path: Path, *parts: bytes | memoryview) -> None:
-    """Replace the file `path` by the concatenated parts in one step, flushed to the disk: readers
-    see the old file or the whole new one. Raises CheckpointError where it cannot be written."""
+    """Replace the file `path` by the concatenated parts in one step, flushed to the disk.
+
+    Readers see the old file or the whole new one. Raises CheckpointError where it cannot be
+    written.
+    """
     try:
         with replace_atomically(path) as file:
             for part in parts:

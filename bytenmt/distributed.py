@@ -1,5 +1,4 @@
-"""Collective operations of the processes that torchrun starts, and how all of them end when one
-fails.
+"""Collective operations of the processes that torchrun starts; all of them end when one fails.
 
 Built on torch.distributed: gloo for tensors on the CPU, NCCL between GPUs. A single process needs
 neither.
@@ -32,8 +31,8 @@ EXIT_DELAY = timedelta(seconds=1)
 
 
 LOST_PROCESS = (
-    "another process of the job has ended or does not answer: its own message tells why; start the job again"
-    " (training goes on with --resume)"
+    "another process of the job has ended or does not answer: its own message tells why; start the"
+    " job again (training goes on with --resume)"
 )
 
 
@@ -54,14 +53,15 @@ class Group:
         return self.rank == 0
 
     def all_reduce(self, tensor: Tensor) -> None:
-        """Replace a tensor in place by its sum over all processes; shape and dtype must be equal in
-        all."""
+        """Replace a tensor in place by its sum over all processes, which have equal shapes."""
         if self.size > 1:
             dist.all_reduce(tensor)
 
     def broadcast(self, value: T) -> T:
-        """Return in all processes the value that the leader passed, which must be picklable; the
-        values of the other processes are ignored."""
+        """Return in all processes the value that the leader passed, which must be picklable.
+
+        The values of the other processes are ignored.
+        """
         box = [value]
         if self.size > 1:
             dist.broadcast_object_list(box)
@@ -69,11 +69,13 @@ class Group:
 
     def on_leader(self, make: Callable[[], T]) -> T:
         """Call a function in the leader alone and return its result in all processes."""
-        return self.broadcast([make()] if self.is_leader else [])[0]
+        made: list[T] = []
+        if self.is_leader:
+            made.append(make())
+        return self.broadcast(made)[0]
 
     def gather_all(self, value: T) -> list[T]:
-        """Return in every process the values that all processes passed, in the order of their
-        ranks; they must be picklable."""
+        """Return in every process the values of all processes, picklable, in the order of ranks."""
         values = [value] * self.size
         if self.size > 1:
             dist.all_gather_object(values, value)
@@ -88,44 +90,51 @@ SINGLE_PROCESS = Group()
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the PyTorch device of a name: "cpu", "cuda", or "auto" for a GPU if there is one, else
-    the CPU.
+    """Return the PyTorch device of a name: "cpu", "cuda", or "auto" for a GPU if there is one.
 
     The GPU is number LOCAL_RANK of the machine: torchrun gives each process one of its own. Without
     this variable it is the first one. Raises DeviceError where there is none.
     """
-    n_devices, local_rank = torch.cuda.device_count(), int(os.environ.get("LOCAL_RANK", 0))
-    if name == "auto":
-        name = "cuda" if n_devices else "cpu"
+    n_devices = torch.cuda.device_count()
+    local_rank = int(os.environ.get("LOCAL_RANK", 0))
+    if name == "auto" and n_devices:
+        name = "cuda"
+    elif name == "auto":
+        name = "cpu"
     if name != "cuda":
         return torch.device(name)
     if not n_devices:
         raise DeviceError("--device cuda: no GPU is available here; use --device cpu or auto")
     if local_rank >= n_devices:
         raise DeviceError(
-            f"process {local_rank + 1} of this machine has no GPU: start at most {n_devices} on it (torchrun"
-            " --nproc-per-node), or use --device cpu"
+            f"process {local_rank + 1} of this machine has no GPU: start at most {n_devices} on it"
+            " (torchrun --nproc-per-node), or use --device cpu"
         )
     return torch.device("cuda", local_rank)
 
 
 @contextmanager
 def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterator[Group]:
-    """Join the job that torchrun's environment variables describe, and yield its Group; without
-    them, or for a job of one process, yield SINGLE_PROCESS.
+    """Join the job that torchrun's environment variables describe, and yield its Group.
 
-    device: where the tensors of all_reduce lie. All processes leave the context together. Where one
-    leaves it by an exception, the others leave it by BytenmtError at their next collective
-    operation. Raises BytenmtError where the processes do not find each other within `timeout`, too.
+    Without them, or for a job of one process, yield SINGLE_PROCESS. device: where the tensors of
+    all_reduce lie. All processes leave the context together. Where one leaves it by an exception,
+    the others leave it by BytenmtError at their next collective operation. Raises BytenmtError
+    where the processes do not find each other within `timeout`, too.
     """
-    place, n_processes = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
-    group = Group(int(place), int(n_processes)) if place and n_processes else SINGLE_PROCESS
+    group = SINGLE_PROCESS
+    rank_text = os.environ.get("RANK")
+    size_text = os.environ.get("WORLD_SIZE")
+    if rank_text and size_text:
+        group = Group(int(rank_text), int(size_text))
     if group.size == 1:
         yield SINGLE_PROCESS
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    backend = "gloo"
+    if device.type == "cuda":
+        backend = "cpu:gloo,cuda:nccl"
     try:
         store, rank, size = next(rendezvous("env://", timeout=timeout))
         # torchrun keeps the store when it restarts a job, with the addresses of dead processes in

@@ -12,24 +12,26 @@ The rules prefer silence to a guess: a line that shows no form for sure, or both
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Literal, get_args
 
 from bytenmt.kernel_constants import FORMAL_BYTE, INFORMAL_BYTE
 
 Form = Literal["informal", "formal"]
+FORMS: tuple[Form, ...] = get_args(Form)
 FORM_BYTES: dict[Form, bytes] = {
     "informal": bytes([INFORMAL_BYTE]),
     "formal": bytes([FORMAL_BYTE]),
 }
 
-_HANGUL = re.compile("[가-힣]")
-_CODE = re.compile(r"`[^`]*`|<[^<>]*>|\{[^{}]*\}")
+# Patterns, which `re` compiles and keeps at their first use: who only asks for a form has no need.
+_HANGUL = "[가-힣]"
+_CODE = r"`[^`]*`|<[^<>]*>|\{[^{}]*\}"
 # Words of English text: in it "du", "dir" or "die" are commands, names or verbs.
-_ENGLISH = re.compile(r"(?<![\w-])(?:the|of|and|you|your|with|is|this|to|for)(?![\w-])")
+_ENGLISH = r"(?<![\w-])(?:the|of|and|you|your|with|is|this|to|for)(?![\w-])"
 
 # German. `Sie` and `Ihr` at the beginning of a sentence may be "she", "they", "her" or "their".
 _INSIDE = r"(?:(?<=[a-zäöüß] )|(?<=[a-zäöüß], )|(?<=[a-zäöüß)`], )|(?<=[A-ZÄÖÜ]{2} ))"
-_SIE = re.compile(
+_SIE = (
     rf"{_INSIDE}(?:Sie|Ihnen)\b(?!-)"
     # "Ihr" before a noun, or an adjective and a noun; not the plural of du in a letter, "habt Ihr"
     rf"|{_INSIDE}Ihr(?:e|em|en|er|es)\b|{_INSIDE}Ihr (?=(?:[a-zäöüß-]+(?:es|er|e|en|em) )?[A-ZÄÖÜ])"
@@ -38,17 +40,16 @@ _IHR_VERB = (
     r"(?:habt|seid|könnt|müsst|müßt|sollt|wollt|dürft|werdet|wart|hattet|wisst|kennt|möchtet|mögt"
     r"|könntet|solltet|würdet|wolltet|musstet|braucht|geht|kommt|macht|seht|denkt|glaubt|findet)"
 )
-_DU = re.compile(
+_DU = (
     r"(?<![\w'’./-])(?:"
     r"[Dd](?:u|ich|ir)|[Dd]ein(?:e[mnrs]?)?|[Dd]einetwegen|[Ee]uch|[Ee]u(?:er|re[mnrs]?)"
     rf"|[Ii]hr {_IHR_VERB}|(?i:{_IHR_VERB}) [Ii]hr"
     r")(?![\w'’/-]|\.\w)"
 )
 # Foreign names with "du": Café du Monde, Rue du Bac, Du Bois.
-_NOT_DU = re.compile(
-    r"\b(?:Café|Rue|Avenue|Boulevard|Place|Cirque|Tour|Île|Palais|Musée|Hôtel|Château|Côte|Lac|Pont)"
-    r" du (?=[A-ZÉ])|\bDu (?=Bois|Pont)",
-    re.IGNORECASE,
+_NOT_DU = (
+    r"\b(?i:Café|Rue|Avenue|Boulevard|Place|Cirque|Tour|Île|Palais|Musée|Hôtel|Château|Côte|Lac|Pont)"
+    r" du (?=[A-ZÉ])|\bDu (?=Bois|Pont)"
 )
 # What a command to a friend, or to several, begins with; no other form of the verb is the same.
 _STRONG = (
@@ -70,30 +71,28 @@ _WEAK_WITH_SIGN = (
     r"|Ändere|Ziehe|Halte|Schließe|Schalte|Führe|Setze|Lege|Bearbeite|Aktualisiere|Kopiere|Lerne"
     r"|Verbinde|Denke|Antworte|Schreibe|Bringe|Beginne|Vergleiche|Konfiguriere|Scanne|Erlaube"
 )
-_COMMAND = re.compile(
+_COMMAND = (
     rf"(?:^|(?<=[.!?:] )|(?<=[„“\"»(]))(?:{_STRONG})\b(?! ich\b)"
     rf"|^Bitte (?i:{_STRONG}|{_WEAK}|{_WEAK_WITH_SIGN})\b(?! ich\b)"
 )
-_WEAK_COMMAND = re.compile(
-    rf"^(?:{_WEAK}) (?!ich\b)\w|^(?:{_WEAK_WITH_SIGN}) (?!ich\b)\w.*[^.…][.!:]\Z"
-)
-_PROGRESS = re.compile(r"(?:…|\.\.\.)\W*\Z")  # "Öffne Datei …": a program says what it does
+_WEAK_COMMAND = rf"^(?:{_WEAK}) (?!ich\b)\w|^(?:{_WEAK_WITH_SIGN}) (?!ich\b)\w.*[^.…][.!:]\Z"
+_PROGRESS = r"(?:…|\.\.\.)\W*\Z"  # "Öffne Datei …": a program says what it does
 
 # Korean: the end of each sentence tells.
-_SENTENCE = re.compile(r"(.*?)([.!?。…~;|]+(?=[\s\"'”’)\]」』]|\Z)|\Z)")
-_PARENTHESES = re.compile(r"\([^()]*\)")
-_NOT_HANGUL_AT_END = re.compile(r"[^가-힣]+\Z")
-_FORMAL_END = re.compile(r"(?:십시오|십시요|주시오|하시오)\Z")
+_SENTENCE = r"(.*?)([.!?。…~;|]+(?=[\s\"'”’)\]」』]|\Z)|\Z)"
+_PARENTHESES = r"\([^()]*\)"
+_NOT_HANGUL_AT_END = r"[^가-힣]+\Z"
+_FORMAL_END = r"(?:십시오|십시요|주시오|하시오)\Z"
 # Formal behind a syllable that ends in ㅂ: 합니다, 합니까; not 다니다, 하니까.
-_NIDA = re.compile(r"([가-힣])(?:니다|니까)\Z")
+_NIDA = r"([가-힣])(?:니다|니까)\Z"
 # The number of a syllable from 가 on, modulo 28, is that of its final letter.
 _FIRST_SYLLABLE = 0xAC00
 _N_FINALS = 28
 _FINAL_B = 17  # ㅂ
-_YO = re.compile(r"(?:요|죠)\Z")
-_NOUN_IN_YO = re.compile(r"(?:필|중|개|주|수|소|강|동|민|담|고|긴|도|월|일)요\Z")
+_YO = r"(?:요|죠)\Z"
+_NOUN_IN_YO = r"(?:필|중|개|주|수|소|강|동|민|담|고|긴|도|월|일)요\Z"
 # 해체, only where a sign ends the sentence: nouns look like it.
-_PLAIN_INFORMAL = re.compile(
+_PLAIN_INFORMAL = (
     r"(?:[았었했였겠갔왔됐봤줬렸졌났섰켰썼](?:어|지|네|니|냐|거든)|잖아|거든|[는은던]데"
     r"|[할될갈올볼줄을](?:게|래)|고 싶어|않아|있어|없어|같아|좋아|싫어|알아|몰라"
     r"|지 ?마|하자|가자|하니"
@@ -102,13 +101,18 @@ _PLAIN_INFORMAL = re.compile(
 )
 
 
+def with_form(source: bytes, form: Form | None) -> bytes:
+    """Return what a model reads to translate a source in a form: the form's byte and the source."""
+    return source if form is None else FORM_BYTES[form] + source
+
+
 def shown_form(target: str) -> Form | None:
     """Return the form of address that a line of German or Korean shows, None for no form or both.
 
     A line with Hangul is Korean, any other is read as German, and one with English words has none.
     """
-    text = _CODE.sub("`", target)
-    if _HANGUL.search(text):
+    text = re.sub(_CODE, "`", target)
+    if re.search(_HANGUL, text):
         is_informal, is_formal = _korean_forms(text)
     else:
         is_informal, is_formal = _german_forms(text)
@@ -119,12 +123,13 @@ def shown_form(target: str) -> Form | None:
 
 def _german_forms(text: str) -> tuple[bool, bool]:
     """Return whether a line has signs of the informal and of the formal address."""
-    if _ENGLISH.search(text):
+    if re.search(_ENGLISH, text):
         return False, False
-    is_formal = _SIE.search(text) is not None
-    is_informal = _DU.search(_NOT_DU.sub("", text)) is not None or _COMMAND.search(text) is not None
-    if not is_informal and not _PROGRESS.search(text):
-        is_informal = _WEAK_COMMAND.search(text) is not None
+    is_formal = re.search(_SIE, text) is not None
+    is_informal = re.search(_DU, re.sub(_NOT_DU, "", text)) is not None
+    is_informal |= re.search(_COMMAND, text) is not None
+    if not is_informal and not re.search(_PROGRESS, text):
+        is_informal = re.search(_WEAK_COMMAND, text) is not None
     return is_informal, is_formal
 
 
@@ -132,8 +137,8 @@ def _korean_forms(text: str) -> tuple[bool, bool]:
     """Return whether a sentence of a line has an informal ending, and whether one has a formal
     ending."""
     is_informal = is_formal = False
-    for sentence, sign in _SENTENCE.findall(_PARENTHESES.sub("", text)):
-        end = _NOT_HANGUL_AT_END.sub("", sentence)
+    for sentence, sign in re.findall(_SENTENCE, re.sub(_PARENTHESES, "", text)):
+        end = re.sub(_NOT_HANGUL_AT_END, "", sentence)
         is_formal |= _is_formal_end(end)
         is_informal |= _is_informal_end(end, bool(sign.strip()))
     return is_informal, is_formal
@@ -141,14 +146,14 @@ def _korean_forms(text: str) -> tuple[bool, bool]:
 
 def _is_formal_end(sentence: str) -> bool:
     """Return whether a sentence, which ends in a syllable, ends as 합니다 or 하십시오."""
-    if _FORMAL_END.search(sentence):
+    if re.search(_FORMAL_END, sentence):
         return True
-    match = _NIDA.search(sentence)
+    match = re.search(_NIDA, sentence)
     return match is not None and (ord(match[1]) - _FIRST_SYLLABLE) % _N_FINALS == _FINAL_B
 
 
 def _is_informal_end(sentence: str, has_sign: bool) -> bool:
     """Return whether a sentence ends as 해요 or, if a sign follows, as 해."""
-    if _YO.search(sentence):
-        return _NOUN_IN_YO.search(sentence) is None
-    return has_sign and _PLAIN_INFORMAL.search(sentence) is not None
+    if re.search(_YO, sentence):
+        return re.search(_NOUN_IN_YO, sentence) is None
+    return has_sign and re.search(_PLAIN_INFORMAL, sentence) is not None

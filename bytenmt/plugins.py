@@ -1,21 +1,24 @@
-"""Plugins: Python files of a user that add loss terms, schedules and architectures to the package.
+"""Plugins: Python files of a user that add loss terms, schedules, metrics and architectures.
 
-When it is imported, a plugin puts functions into the dictionaries of this module, as in
+When it is imported, a plugin puts entries into the dictionaries of this module, such as
 `SCHEDULES["half"] = lambda train, progress: 0.5`, or calls
 `bytenmt.architectures.registry.register`. It is named by `--plugin`, which every command has. Child
-processes import the same plugins. docs/for-researchers.md has an example of each kind.
+processes import the same plugins. docs/for-researchers.md has an example of each kind. The
+package's own schedules and metrics are in the same dictionaries (config/schedules.py,
+config/metrics.py).
 """
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bytenmt.errors import BytenmtError
 
@@ -23,25 +26,65 @@ if TYPE_CHECKING:
     import torch
 
 ENVIRONMENT = "BYTENMT_PLUGINS"  # the plugins of --plugin, a line each, for child processes
+# The end of a message about an unknown name.
+NEEDS_PLUGIN = "one of a plugin needs `--plugin FILE.py`, or its import"
 
 # `train.loss_terms.NAME = WEIGHT` adds the term NAME, a function of training.losses.LossInputs, to
 # the loss of every batch. It returns a scalar: a sum over the batch's target bytes, in nats, not a
 # mean, so that batches can be split among processes.
 LOSS_TERMS: dict[str, Callable[[Any], torch.Tensor]] = {}
 
-# Learning rate schedules, values of `train.schedule` besides those of the package, which an entry
-# of the same name replaces. One is a function of config.schema.TrainConfig and
-# checkpoints.facts.Progress alone, so that a resumed run is the same, and returns the factor of train.lr
-# after the warm-up.
+# Learning-rate schedules, the values of `train.schedule`. A schedule is a function of
+# config.train_section.TrainConfig and checkpoints.facts.Progress alone, so that a resumed run is the
+# same, and returns the factor of train.lr after the warm-up. An entry of a plugin replaces one of
+# the package that has the same name.
 SCHEDULES: dict[str, Callable[[Any, Any], float]] = {}
 
 
-def load_plugins(files: Iterable[str] = ()) -> None:
-    """Import plugins, each a Python file, and those that the parent process has imported; child
-    processes import them too.
+def mean_of_lines(values: Any) -> float:
+    """Return the mean of an array of numbers, one for each line of a text."""
+    return float(values.mean())
 
-    A plugin that has been imported is not imported again. Raises BytenmtError, in one line, for one
-    that is missing or cannot be imported.
+
+class Metric(NamedTuple):
+    """A measure of translations, by which training selects weights and `evaluate` compares.
+
+    The value of a text is `combine` of the numbers of its lines. The paired test resamples these
+    numbers, so that a costly metric visits each line once.
+    """
+
+    name: str  # for people, in tables
+    is_higher_better: bool
+    # Returns a number, or a row of numbers, for each line from the sources, the translations and
+    # the references. None: the model itself measures the metric, which needs no translations.
+    line_values: Callable[[Sequence[str], Sequence[str], Sequence[str]], Any] | None = None
+    combine: Callable[[Any], float] = mean_of_lines  # of an array of the lines' numbers
+    template: str = "{:.2f}"  # how a value is printed
+
+    def is_better(self, value: float, best: float | None) -> bool:
+        """Return whether a value is better than the best so far, None if there is none.
+
+        NaN never is.
+        """
+        if math.isnan(value):
+            return False
+        if best is None:
+            return True
+        if self.is_higher_better:
+            return value > best
+        return value < best
+
+
+# Metrics of a validation, the values of `train.metric`; each is valid_NAME in metrics.jsonl, and a
+# column of `evaluate`.
+METRICS: dict[str, Metric] = {}
+
+
+def load_plugins(files: Iterable[str] = ()) -> None:
+    """Import plugins, each a Python file, and those that the parent process has imported.
+
+    Child processes import them as well. A plugin that has been imported is not imported again.
+    Raises BytenmtError, in one line, for one that is missing or cannot be imported.
     """
     inherited = os.environ.get(ENVIRONMENT, "").splitlines()
     paths = dict.fromkeys([*inherited, *(str(Path(file).resolve()) for file in files)])
@@ -68,6 +111,8 @@ def _import(path: str) -> None:
         frames = [
             frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path
         ]
-        place = f" (line {frames[-1].lineno})" if frames else ""
+        place = ""
+        if frames:
+            place = f" (line {frames[-1].lineno})"
         text = " ".join(f"{type(error).__name__}: {error}".split())
         raise BytenmtError(f"--plugin {path}: {text}{place}") from error

@@ -79,28 +79,29 @@ UTF8_NEXT, UTF8_COST = _build_tables()
 
 
 def decoding_cost(line_ends: bool) -> npt.NDArray[np.uint8]:
-    """Return a copy of UTF8_COST, (N_STATES, N_IDS) uint8, that forbids control characters (C0,
-    DEL, C1).
+    """Return a copy of UTF8_COST that forbids control characters (C0, DEL, C1).
 
+    It is (N_STATES, N_IDS) uint8.
     UTF8_COST[state, byte] is the number of bytes that finish the character which `byte` begins or
     continues. TAB is allowed and, if `line_ends`, LF and CR: a terminal takes the others for
     commands.
     """
     cost = UTF8_COST.copy()
-    kept = {TAB, NEWLINE, CARRIAGE_RETURN} if line_ends else {TAB}
+    kept = {TAB}
+    if line_ends:
+        kept |= {NEWLINE, CARRIAGE_RETURN}
     cost[ACCEPT, [byte for byte in (*range(0x20), DELETE) if byte not in kept]] = FORBIDDEN
     cost[AFTER_C2, 0x80:0xA0] = FORBIDDEN
     return cost
 
 
 def allowed_bytes(endless: bool) -> npt.NDArray[np.bool_]:
-    """Return the mask by which a decoder writes valid UTF-8: which byte may come next,
-    (LONGEST_CHARACTER + 1, N_STATES, N_IDS) bool.
+    """Return the mask by which a decoder writes valid UTF-8: which byte may come next.
 
-    The first axis is the number of bytes that the text may still have, its last index also stands
-    for more; the second is the state of the automaton. Control characters are forbidden, see
-    decoding_cost. endless: allow line ends, and EOS only where no byte is left, for a language
-    model that fills its length.
+    It is (LONGEST_CHARACTER + 1, N_STATES, N_IDS) bool. The first axis is the number of bytes that
+    the text may still have, its last index also stands for more; the second is the state of the
+    automaton. Control characters are forbidden, see decoding_cost. endless: allow line ends, and
+    EOS only where no byte is left, for a language model that fills its length.
     """
     room = np.arange(LONGEST_CHARACTER + 1, dtype=np.uint8)[:, None, None]
     allowed: npt.NDArray[np.bool_] = decoding_cost(line_ends=endless) <= room
@@ -122,14 +123,15 @@ def first_invalid(data: bytes) -> int:
 
 
 def repair(data: bytes) -> bytes:
-    """Return the bytes with invalid UTF-8 replaced by U+FFFD, as Python's error handler 'replace'
-    does."""
+    """Replace invalid UTF-8 by U+FFFD, as Python's error handler 'replace' does."""
     return data.decode("utf-8", "replace").encode("utf-8")
 
 
 def whole_characters(data: bytes) -> bytes:
-    """Remove an incomplete character from the end of UTF-8; bytes above 0xF4 (sentinels) are
-    complete."""
+    """Remove an incomplete character from the end of UTF-8.
+
+    Bytes above 0xF4 (sentinels) are complete.
+    """
     for back in range(1, min(LONGEST_CHARACTER - 1, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 != 0x80:  # a character begins here

@@ -17,8 +17,8 @@ WITHOUT_ENGINE = (
         "data/test_epoch_plan.py",
         "decoding/test_kernels.py",
     ),
-    *("evaluation/test_properties.py", "training/test_optim.py", "training/test_trainer.py"),
-    *("test_imports.py", "test_sentinels.py", "test_utf8.py"),
+    *("docs/test_growth_table.py", "training/test_optim.py", "training/test_trainer.py"),
+    *("package/test_imports.py", "package/test_sentinels.py", "package/test_utf8.py"),
 )
 WITH_ENGINE = (  # of those folders
     *("architectures/test_another_architecture.py", "architectures/test_options.py"),

@@ -23,8 +23,9 @@ if __name__ == "__main__":
 import msgspec
 
 import bytenmt
-from bytenmt.config.fields import MOST, options_of
-from bytenmt.config.schema import DataConfig, TrainConfig
+from bytenmt.config.fields import MAX_COUNT, options_of
+from bytenmt.config.schema import DataConfig
+from bytenmt.config.train_section import TrainConfig
 
 PAGE = Path(bytenmt.__file__).parent / "docs" / "configuration.md"
 TABLE = re.compile(r"^## (data|train)\n((?:(?!\|).*\n)*)(?:\|.*\n)+", re.MULTILINE)
@@ -56,7 +57,7 @@ def values(kind: Any) -> str:
             return ", ".join(f"`{one}`" for one in kind.values)
         case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
             low = f"above {kind.gt:g}" if kind.ge is None else f"{kind.ge:g}"
-            if kind.le is not None and kind.le >= MOST:  # what nobody has
+            if kind.le is not None and kind.le >= MAX_COUNT:  # what nobody has
                 return f"from {low}"
             return f"{low} to below {kind.lt:g}" if kind.le is None else f"{low} to {kind.le:,.10g}"
         case msgspec.inspect.UnionType():

@@ -19,18 +19,15 @@ from bytenmt.layers.embedding import ByteEmbedding
 from bytenmt.layers.ngram_tables import NgramTables
 from bytenmt.layers.rings import Clock, Rings
 
-M = TypeVar(
-    "M", bound=NamedTuple
-)  # a model's memory: the encoder's outputs that its decoder reads, n rows
+# a model's memory: the encoder's outputs that its decoder reads, n rows
+M = TypeVar("M", bound=NamedTuple)
+# a model's state: the decoder's between two bytes, n * beam rows
+S = TypeVar("S", bound=NamedTuple)
 T = TypeVar("T", bound=nn.Module)
-S = TypeVar(
-    "S", bound=NamedTuple
-)  # a model's state: the decoder's between two bytes, n * beam rows
 
 
 class Model(nn.Module, ABC, Generic[M, S]):
-    """Base class of all models: `encode` sources, `start` a decoder state, then `forward` target
-    bytes.
+    """Base class of all models: `encode` sources, `start` a state, `forward` target bytes.
 
     In shapes: n sentences, rows = n * beam (one a hypothesis), s source bytes, t target bytes; an
     id is a byte. M is the type of the memory, which `encode` returns, S that of the decoder's
@@ -45,11 +42,10 @@ class Model(nn.Module, ABC, Generic[M, S]):
 
     @abstractmethod
     def encode(self, src: Tensor, src_len: Tensor) -> M:
-        """Run the encoder; return the memory that the decoder reads: tensors with a row for each
-        sentence.
+        """Run the encoder; return the memory that the decoder reads.
 
-        src (n, s) uint8: sources with EOS, then padding; src_len (n,) int64: their bytes, EOS
-        included.
+        The memory consists of tensors with a row for each sentence. src (n, s) uint8: sources with
+        EOS, then padding; src_len (n,) int64: their bytes, EOS included.
         """
 
     @abstractmethod
@@ -61,8 +57,7 @@ class Model(nn.Module, ABC, Generic[M, S]):
 
     @abstractmethod
     def forward(self, tgt: Tensor, memory: M, state: S) -> tuple[Tensor, S]:
-        """Read t target bytes and return the logits of the byte after each of them, and the new
-        state.
+        """Read t target bytes; return the logits of the byte after each of them, and the new state.
 
         tgt (rows, t) uint8: the decoder's input, BOS first; memory of n rows, state of n * beam.
         Returns logits (rows, t, 256) and the state after the t bytes. With gradients the state is a
@@ -108,23 +103,29 @@ class AttentiveModel(Model[M, S]):
     def forward_aligned(
         self, tgt: Tensor, memory: M, state: S
     ) -> tuple[Tensor, S, dict[int, Tensor]]:
-        """Do what Model.forward does, and also return the attention weights of each decoder layer
-        that has attention, by the layer's number from 1.
+        """Do what Model.forward does, and also return attention weights.
 
+        They are those of each decoder layer that has attention, by the layer's number from 1.
         Weights (rows, t, s): how much the prediction after each byte attends to each source byte,
         EOS included, in the order of the source; 0 at padding. Without a source s is 0, or the dict
-        empty.
+        is empty.
         """
 
 
 def byte_embedding(config: ModelSection, std: float = 0.1) -> ByteEmbedding:
-    """Build a configured byte embedding, with n-gram tables. std: deviation of the 256 initial
-    vectors."""
+    """Build a configured byte embedding, with n-gram tables.
+
+    std: deviation of the 256 initial vectors.
+    """
     tables = None
     if config.ngrams:
-        rows, folded = config.n_ngram_rows, config.ngram_case == "folded"
+        is_folded = config.ngram_case == "folded"
         tables = NgramTables(
-            config.d_embedding, config.ngrams, rows, folded, config.ngram_word_rows
+            config.d_embedding,
+            config.ngrams,
+            config.n_ngram_rows,
+            is_folded,
+            config.ngram_word_rows,
         )
     return ByteEmbedding(config.d_embedding, std, tables)
 
@@ -135,11 +136,13 @@ def logits_to_log_p(logits: Tensor) -> Tensor:
 
 
 def pick_bytes(values: Tensor, ids: Tensor) -> Tensor:
-    """Pick the value of one byte at each position: values (rows, t, 256), ids (rows, t) -> (rows,
-    t)."""
+    """Pick the value of one byte at each position, (rows, t).
+
+    values: (rows, t, 256); ids: (rows, t).
+    """
     return values.gather(2, ids.long()[:, :, None])[:, :, 0]
 
 
 def module_list(modules: Iterable[T]) -> Sequence[T]:
-    """Return an nn.ModuleList of the modules; type checkers see a sequence that keeps their class."""
+    """Return an nn.ModuleList of the modules, for type checkers a sequence of their class."""
     return cast(Sequence[T], nn.ModuleList(modules))

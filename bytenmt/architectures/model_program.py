@@ -1,5 +1,4 @@
-"""A model's two programs for the CPU engine, for encoder and decode step, and the sizes of their
-arrays."""
+"""A model's two programs for the CPU engine, encoder and decode step, and their sizes."""
 
 from __future__ import annotations
 
@@ -27,36 +26,32 @@ class SourceOrder(NamedTuple):
     """The order and length in which the encoder reads a source."""
 
     reverse: bool = False  # its bytes from the last to the first, EOS last all the same
-    # EOS is read past the end of the s bytes, EOS counted. None in other architectures.
-    unfolding: tuple[float, float] | None = (
-        None  # ByteNet's (a, b): a source has ceil(a s + b) columns
-    )
+    # ByteNet's (a, b): a source of s bytes, EOS counted, has ceil(a s + b) columns, and EOS is read
+    # past its end; None in other architectures
+    unfolding: tuple[float, float] | None = None
 
 
 class ModelProgram(NamedTuple):
-    """A model's two programs for the CPU engine, and the sizes of the arrays that they read and
-    write.
+    """A model's two programs for the CPU engine, and the sizes of their arrays.
 
     The memory is what the encoder leaves for the decoder. A column is a position of the source;
     widths are numbers of floats.
     """
 
-    encode: (
-        Program  # computes the memory; runs over all columns of the sources; empty without a source
-    )
+    # computes the memory; runs over all columns of the sources; empty without a source
+    encode: Program
     step: Program  # a decode step: one target byte of each hypothesis
     logits: Register  # where a step leaves its 256 logits
-    first_step_byte: int  # offset in the packed weights, in bytes, of the weights that a step reads
+    # offset in the packed weights, in bytes, of the weights that a step reads
+    first_step_byte: int
     states: tuple[int, ...] = ()  # the width of each recurrent state of the decoder
     rings: tuple[RingSize, ...] = ()  # of the decoder's causal convolutions, in order
-    items: tuple[
-        int, ...
-    ] = ()  # widths of the memory's arrays with a row for each column: keys, values
+    # widths of the memory's arrays with a row for each column: keys, values
+    items: tuple[int, ...] = ()
     fixed: tuple[int, ...] = ()  # widths of the memory's arrays with one row for each sentence
     source: SourceOrder = SourceOrder()  # how the encoder reads a source
-    attending: tuple[int, ...] = (
-        1,
-    )  # numbers, from 1, of the decoder's layers with attention, if any
+    # numbers, from 1, of the decoder's layers with attention, if any
+    attending: tuple[int, ...] = (1,)
 
     @property
     def n_attentions(self) -> int:
@@ -65,7 +60,7 @@ class ModelProgram(NamedTuple):
 
     @property
     def is_reversed(self) -> bool:
-        """True if the memory has the columns of the source's bytes, but for EOS, in reverse order."""
+        """True if the memory has the columns of the source, but for EOS, in reverse order."""
         is_turned = self.encode.select(Op.KEEP)[:, Field.M].any()  # by the encoder
         return self.source.reverse and not is_turned
 
@@ -78,7 +73,8 @@ class ModelWriter:
     """
 
     def __init__(self, config: ModelSection, weights: WeightSink) -> None:
-        self._config, self._weights = config, weights
+        self._config = config
+        self._weights = weights
         self._table = weights.vector(parameter(TABLE, N_IDS, config.d_embedding))
         if config.ngrams:
             n_rows = len(config.ngrams) * config.n_ngram_rows + config.ngram_word_rows
@@ -86,37 +82,39 @@ class ModelWriter:
         self.encode = Writer(weights, is_encoder=True)
 
     def embed(self, writer: Writer, d: Register) -> None:
-        """Write instructions that set register d to the embedding of the byte read, n-grams
-        included."""
+        """Write instructions that set register d to the byte's embedding, n-grams included."""
         config = self._config
         writer.emit(Op.EMBED, d, w=self._table)
         if config.ngrams:
             orders = sum(1 << n for n in config.ngrams)
-            n_bits = config.n_ngram_rows.bit_length() - 1
-            k = n_bits + (FOLD_CASE if config.ngram_case == "folded" else 0)
+            k = config.n_ngram_rows.bit_length() - 1
+            if config.ngram_case == "folded":
+                k += FOLD_CASE
             if config.ngram_word_rows:
                 k += (config.ngram_word_rows.bit_length() - 1) << WORD_BITS
             writer.emit(Op.NGRAMS, d, w=self._ngram_tables, m=orders, k=k)
 
     def begin_step(self) -> Writer:
-        """Return the Writer of the decode step; call it once, after all of the encoder is written."""
+        """Return the Writer of the decode step; call it once, after the encoder is written."""
         self._first_step_byte = self._weights.n_bytes
         self._step = Writer(self._weights)
         return self._step
 
     def output(self, x: Register, *, bias: bool = True) -> Register:
-        """Write the decode step's output layer (OutputLayer); return the register of its 256
-        logits.
+        """Write the decode step's output layer; return the register of its 256 logits.
 
-        x: the decoder's last layer.
+        x: the decoder's last layer. bias: whether the module, an OutputLayer, has a bias.
         """
-        name, logits = "decoder.output", self._step.register(N_IDS)
-        self._step.linear(logits, x, f"{name}.weight", f"{name}.bias" if bias else None)
+        logits = self._step.register(N_IDS)
+        bias_name = "decoder.output.bias" if bias else None
+        self._step.linear(logits, x, "decoder.output.weight", bias_name)
         return logits
 
     def program(self, logits: Register, **sizes: Any) -> ModelProgram:
-        """Return the finished programs. sizes: the fields of ModelProgram from `states` on, by
-        name."""
+        """Return the finished programs.
+
+        sizes: the fields of ModelProgram from `states` on, by name.
+        """
         return ModelProgram(
             self.encode.program(), self._step.program(), logits, self._first_step_byte, **sizes
         )

@@ -16,21 +16,21 @@ from bytenmt.architectures.registry import Architecture, build_model, of_config
 from bytenmt.architectures.section import ModelSection
 from bytenmt.errors import ConfigError
 from bytenmt.program.instructions import ATTENTIONS, Field, Op
+from bytenmt.program.instructions import Table as Row
 from bytenmt.program.writer import Shapes, WeightSink
 
 if TYPE_CHECKING:  # it imports PyTorch
     from bytenmt.architectures.base import Model
 
-FLOAT = 4  # bytes of a float32
-TABLES = (
-    TABLE,
-    "positions.weight",
-)  # endings of the names of look-up tables, which `convert` leaves alone
+FLOAT_BYTES = 4  # bytes of a float32
+# endings of the names of look-up tables, which `convert` leaves alone
+TABLES = (TABLE, "positions.weight")
 
 
 def parameter_shapes(config: ModelSection) -> Shapes:
-    """Map the name of each parameter of a model to its shape; a shared one has its first name
-    alone.
+    """Map the name of each parameter of a model to its shape.
+
+    A shared parameter has its first name alone.
 
     >>> from bytenmt.config.schema import load_config
     >>> shapes = parameter_shapes(load_config("bytenet", "small", []).model)
@@ -39,7 +39,8 @@ def parameter_shapes(config: ModelSection) -> Shapes:
     """
     architecture = of_config(config)
     if architecture.write_program is None:
-        return {name: tuple(part.shape) for name, part in build_on_meta(config).named_parameters()}
+        model = build_on_meta(config)
+        return {name: tuple(part.shape) for name, part in model.named_parameters()}
     return dict(_program_and_shapes(architecture, config)[1])
 
 
@@ -49,9 +50,9 @@ def model_program(config: ModelSection) -> ModelProgram | None:
     None if the architecture has no programs.
     """
     architecture = of_config(config)
-    return (
-        None if architecture.write_program is None else _program_and_shapes(architecture, config)[0]
-    )
+    if architecture.write_program is None:
+        return None
+    return _program_and_shapes(architecture, config)[0]
 
 
 @lru_cache(maxsize=16)
@@ -74,8 +75,7 @@ def _program_and_shapes(
 
 
 def build_on_meta(config: ModelSection) -> Model[Any, Any]:
-    """Build a model on PyTorch's meta device: parameters have shapes but no numbers, and take no
-    memory."""
+    """Build a model on PyTorch's meta device: parameters have shapes, but take no memory."""
     import torch
 
     with torch.device("meta"):
@@ -98,12 +98,11 @@ def is_matrix(name: str, shape: tuple[int, ...]) -> bool:
 def state_bytes(program: ModelProgram) -> int:
     """Return the size in bytes, in float32, of the decoder's state for one hypothesis."""
     rings = sum(ring.capacity * ring.width for ring in program.rings)
-    return FLOAT * (sum(program.states) + rings)
+    return FLOAT_BYTES * (sum(program.states) + rings)
 
 
 def decoder_weights(config: ModelSection) -> int:
-    """Count the decoder's parameters: the numbers that a decode step reads, look-up tables left
-    out."""
+    """Count the numbers that a decode step reads: the decoder's, without look-up tables."""
     return sum(map(math.prod, _decoder_shapes(config)))
 
 
@@ -118,18 +117,26 @@ def step_cost(config: ModelSection, source_bytes: int) -> int:
     if program is None:
         return products
     for row in program.step.instructions:
-        op, window = Op(int(row[Field.OP])), int(row[Field.S])
-        if op in ATTENTIONS:
-            by_location = op == Op.ATTEND_LOCATION  # its scores are a product of the decoder's
-            columns = min(source_bytes, int(row[Field.M])) if by_location else source_bytes
-            columns = min(columns, 2 * window + 1) if window else columns
-            d_key = 0 if by_location else program.items[int(row[Field.M])]
-            products += columns * (d_key + int(row[Field.N]))
+        if Op(int(row[Field.OP])) in ATTENTIONS:
+            products += _attention_cost(row, program, source_bytes)
     return products
 
 
+def _attention_cost(row: Row, program: ModelProgram, source_bytes: int) -> int:
+    """Count the multiply-accumulates of an attention instruction for one hypothesis."""
+    columns = source_bytes
+    window = int(row[Field.S])
+    if row[Field.OP] == int(Op.ATTEND_LOCATION):  # its scores are a product of the decoder
+        columns = min(columns, int(row[Field.M]))
+        d_key = 0
+    else:
+        d_key = program.items[int(row[Field.M])]
+    if window:
+        columns = min(columns, 2 * window + 1)
+    return columns * (d_key + int(row[Field.N]))
+
+
 def _decoder_shapes(config: ModelSection) -> list[tuple[int, ...]]:
-    """The shapes of the decoder's parameters."""
-    return [
-        shape for name, shape in parameter_shapes(config).items() if name.startswith("decoder.")
-    ]
+    """Return the shapes of the decoder's parameters."""
+    shapes = parameter_shapes(config)
+    return [shape for name, shape in shapes.items() if name.startswith("decoder.")]

@@ -8,7 +8,9 @@ another. tests/architectures/test_presets.py counts weights.
 
 from typing import Any
 
-_TRAIN: dict[str, dict[str, Any]] = {
+Values = dict[str, Any]  # keys of a section of the configuration
+
+_TRAIN: dict[str, Values] = {
     "tiny": {"lr": 2e-3, "max_tokens": 2_500, "warmup_updates": 100},
     "small": {"lr": 1e-3, "max_tokens": 12_000},
     "base": {"lr": 7e-4, "max_tokens": 16_000, "label_smoothing": 0.1, "warmup_updates": 400},
@@ -16,7 +18,7 @@ _TRAIN: dict[str, dict[str, Any]] = {
     "paper": {"lr": 3e-4, "max_tokens": 25_000, "label_smoothing": 0.1, "warmup_updates": 2_000},
 }
 # What each learns best with, as far as it has been tried: tools/EXPERIMENTS.md.
-_TRIED: dict[str, dict[str, dict[str, Any]]] = {
+_TRIED: dict[str, dict[str, Values]] = {
     "tiny": {
         "seq2seq": {"lr": 4e-3},
         "luong": {"optimizer": "muon", "lr": 8e-3},
@@ -24,7 +26,7 @@ _TRIED: dict[str, dict[str, dict[str, Any]]] = {
         "convs2s": {"optimizer": "muon", "lr": 8e-3},
     }
 }
-_SHARED: dict[str, dict[str, Any]] = {
+_SHARED: dict[str, Values] = {
     "tiny": {"d_embedding": 64, "dropout": 0.0},
     "small": {"d_embedding": 128, "dropout": 0.1},
     "base": {"d_embedding": 256, "dropout": 0.2},
@@ -32,29 +34,36 @@ _SHARED: dict[str, dict[str, Any]] = {
     "paper": {"d_embedding": 512, "dropout": 0.2},
 }
 
-_TRAIN["fast"], _SHARED["fast"] = _TRAIN["base"], _SHARED["base"]
+_TRAIN["fast"] = _TRAIN["base"]
+_SHARED["fast"] = _SHARED["base"]
 
 
-def _convs2s(channels: int, kernel_width: int, n_layers: int) -> dict[str, Any]:
+def _convs2s(channels: int, kernel_width: int, n_layers: int) -> Values:
+    """Return encoder and decoder layers of a ConvS2S, all of one size."""
     layers = [[channels, kernel_width]] * n_layers
     return {"encoder_layers": layers, "decoder_layers": layers}
 
 
-_PAPER: dict[str, Any] = {"d_hidden": 1000, "init": "paper"}  # of the recurrent ones
+_PAPER: Values = {"d_hidden": 1000, "init": "paper"}  # of the recurrent ones
 # English-German of Gehring et al. 2017, section 4.2: 15 layers, width growing, the last two of
 # kernel 1.
 _CONVS2S_PAPER = [[512, 3]] * 10 + [[768, 3]] * 3 + [[2048, 1]] * 2
 
-_SIZES: dict[str, dict[str, dict[str, Any]]] = {
+_SIZES: dict[str, dict[str, Values]] = {
     "seq2seq": {
         "tiny": {"d_hidden": 384},
         "small": {"d_hidden": 528, "n_layers": 2},
         "base": {"d_hidden": 1000, "n_layers": 2},
         "fast": {"d_hidden": 840, "n_encoder_layers": 3, "n_decoder_layers": 1},
         "large": {"d_hidden": 1536, "n_layers": 2},
-        "paper": _PAPER
-        | {"d_embedding": 100, "context": "every_step", "decoder_reset": "after"}
-        | {"reset_context": True, "reverse_source": False},  # Cho et al. 2014
+        "paper": {  # Cho et al. 2014
+            **_PAPER,
+            "d_embedding": 100,
+            "context": "every_step",
+            "decoder_reset": "after",
+            "reset_context": True,
+            "reverse_source": False,
+        },
     },
     "bahdanau": {
         "tiny": {"d_hidden": 192, "d_attention": 192, "d_maxout": 96},
@@ -77,18 +86,30 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "tiny": {"d_channels": 112, "n_sets": 1, "dilations": [1, 2, 4], "kernel_width": 11},
         "small": {"d_channels": 160, "n_sets": 3},
         "base": {"d_channels": 256, "n_sets": 4},
-        "fast": {"d_channels": 256, "n_sets": 1, "dilations": [1, 2, 4, 8, 16, 32]}
-        | {"n_encoder_sets": 4, "encoder_dilations": [1, 2, 4, 8, 16]},
+        "fast": {
+            "d_channels": 256,
+            "n_sets": 1,
+            "dilations": [1, 2, 4, 8, 16, 32],
+            "n_encoder_sets": 4,
+            "encoder_dilations": [1, 2, 4, 8, 16],
+        },
         "large": {"d_channels": 336, "n_sets": 6},
         "paper": {"d_channels": 800, "n_sets": 6},
     },
     "convs2s": {
-        # Dilated, the decoder sees 91 bytes; one that sees 25 repeats its phrases more often.
-        "tiny": _convs2s(96, 7, 4) | {"positions": "sinusoidal", "decoder_dilations": [1, 2, 4, 8]},
+        "tiny": {
+            **_convs2s(96, 7, 4),
+            "positions": "sinusoidal",
+            # The decoder sees 91 bytes; one that sees 25 repeats its phrases more often.
+            "decoder_dilations": [1, 2, 4, 8],
+        },
         "small": _convs2s(128, 7, 11),
         "base": _convs2s(256, 7, 10),
-        "fast": _convs2s(256, 7, 10)
-        | {"decoder_layers": [[256, 7]] * 3, "decoder_dilations": [1, 3, 9]},
+        "fast": {
+            **_convs2s(256, 7, 10),
+            "decoder_layers": [[256, 7]] * 3,
+            "decoder_dilations": [1, 3, 9],
+        },
         "large": _convs2s(384, 7, 10),
         "paper": {"encoder_layers": _CONVS2S_PAPER, "decoder_layers": _CONVS2S_PAPER},
     },
@@ -104,7 +125,7 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
 
 # What differs without a source: as many decoder weights, though there is no attention; nothing that
 # ends a stream; ByteNet's own language model.
-_ALONE: dict[str, dict[str, dict[str, Any]]] = {
+_ALONE: dict[str, dict[str, Values]] = {
     "seq2seq": {
         "fast": {"n_encoder_layers": 0},
         "paper": {"context": "start", "reset_context": False},
@@ -145,44 +166,52 @@ _ALONE: dict[str, dict[str, dict[str, Any]]] = {
         "large": {"d_model": 576},
     },
 }
-_ALONE_ALWAYS: dict[str, dict[str, Any]] = {
+_ALONE_ALWAYS: dict[str, Values] = {
     "bahdanau": {"read_out": "current"},
     "luong": {"input_feeding": False},
     "bytenet": {"block": "multiplicative"},
     "convs2s": {"encoder_layers": [], "positions": "learned", "n_positions": 0},
 }
-_WINDOWS: dict[str, Any] = {"context": 100, "window": 400}  # the paper's 500 bytes
-_ALONE_TRAIN: dict[str, dict[str, Any]] = dict.fromkeys(
-    ("bytenet", "convs2s", "transformer"), _WINDOWS
-)
+_WINDOWS: Values = {"context": 100, "window": 400}  # the paper's 500 bytes
+_ALONE_TRAIN: dict[str, Values] = {
+    "bytenet": _WINDOWS,
+    "convs2s": _WINDOWS,
+    "transformer": _WINDOWS,
+}
 # For one thread of a CPU and a megabyte of text.
-_RECURRENT: dict[str, Any] = {"lr": 4e-3, "max_tokens": 4_096, "window": 128}
-_ALONE_TINY: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("seq2seq", "bahdanau", "luong"), _RECURRENT),
+_RECURRENT: Values = {"lr": 4e-3, "max_tokens": 4_096, "window": 128}
+_ALONE_TINY: dict[str, Values] = {
+    "seq2seq": _RECURRENT,
+    "bahdanau": _RECURRENT,
+    "luong": _RECURRENT,
     "bytenet": {"lr": 3e-3, "max_tokens": 4_000},
     "convs2s": {"lr": 8e-3, "max_tokens": 4_000},
     "transformer": {"lr": 2e-3, "max_tokens": 4_000},
 }
-WITHOUT_SOURCE: dict[str, dict[str, dict[str, Any]]] = {
-    preset: {
-        arch: {
-            "model": {"source": False} | sizes.get(preset, {}) | _ALONE_ALWAYS.get(arch, {}),
-            "train": {"optimizer": "adamw"}
-            | _ALONE_TRAIN.get(arch, {})
-            | (_ALONE_TINY[arch] if preset == "tiny" else {}),
-        }
-        for arch, sizes in _ALONE.items()
-    }
-    for preset in _TRAIN
-}
 
-PRESETS: dict[str, dict[str, dict[str, Any]]] = {
-    preset: {
-        arch: {
-            "model": _SHARED[preset] | sizes[preset],
-            "train": train | _TRIED.get(preset, {}).get(arch, {}),
-        }
-        for arch, sizes in _SIZES.items()
+
+def _preset(preset: str, arch: str) -> dict[str, Values]:
+    """Return the sections of a preset of an architecture."""
+    tried = _TRIED.get(preset, {}).get(arch, {})
+    return {
+        "model": _SHARED[preset] | _SIZES[arch][preset],
+        "train": _TRAIN[preset] | tried,
     }
-    for preset, train in _TRAIN.items()
-}
+
+
+def _preset_without_source(preset: str, arch: str) -> dict[str, Values]:
+    """Return what a preset of an architecture changes in its sections without a source."""
+    model = {"source": False} | _ALONE[arch].get(preset, {}) | _ALONE_ALWAYS.get(arch, {})
+    train = {"optimizer": "adamw"} | _ALONE_TRAIN.get(arch, {})
+    if preset == "tiny":
+        train |= _ALONE_TINY[arch]
+    return {"model": model, "train": train}
+
+
+# The sections "model" and "train" of each preset of each architecture; then what differs from them
+# without a source.
+PRESETS: dict[str, dict[str, dict[str, Values]]] = {}
+WITHOUT_SOURCE: dict[str, dict[str, dict[str, Values]]] = {}
+for _name in _TRAIN:
+    PRESETS[_name] = {arch: _preset(_name, arch) for arch in _SIZES}
+    WITHOUT_SOURCE[_name] = {arch: _preset_without_source(_name, arch) for arch in _ALONE}

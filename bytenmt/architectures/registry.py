@@ -32,10 +32,11 @@ class Architecture:
     def __init__(
         self, name: str, config_class: str, model_class: str, has_program: bool = True
     ) -> None:
-        """name: of the folder; config_class, model_class: names of the classes in config.py and
-        model.py."""
-        self.name, self._has_program = name, has_program
-        self._config_class, self._model_class = config_class, model_class
+        """name: of the folder; config_class, model_class: of the classes in config.py, model.py."""
+        self.name = name
+        self._has_program = has_program
+        self._config_class = config_class
+        self._model_class = model_class
         self._folder = f"{__package__}.{name}"
 
     @cached_property
@@ -48,16 +49,14 @@ class Architecture:
 
     @cached_property
     def build(self) -> Callable[[Any], Model[Any, Any]]:
-        """The function that builds the PyTorch model from a configuration: its class. Imports
-        PyTorch."""
+        """The class that builds the PyTorch model from a configuration. Imports PyTorch."""
         model: Callable[[Any], Model[Any, Any]]
         model = getattr(import_module(f"{self._folder}.model"), self._model_class)
         return model
 
     @cached_property
     def write_program(self) -> ProgramWriter | None:
-        """The function (config, ModelWriter) -> ModelProgram for the CPU engine; None if there is
-        none."""
+        """The function (config, ModelWriter) -> ModelProgram for the CPU engine, or None."""
         if not self._has_program:
             return None
         write: ProgramWriter = import_module(f"{self._folder}.program").write_program
@@ -86,19 +85,19 @@ def register(
     presets: Mapping[str, Mapping[str, Any]],
     write_program: ProgramWriter | None = None,
 ) -> None:
-    """Add an architecture of a plugin; configurations, training and decoding then take it like any
-    other.
+    """Add an architecture of a plugin, which configurations, training and decoding then take.
 
     section: its configuration class, a frozen subclass of ModelSection whose tag is the
-    architecture's name.
-    model: builds the module from a configuration. presets: for "small", and for any other preset,
-    the values of the sections "model" and "train". write_program: see Architecture; without it
-    PyTorch decodes, since the CPU engine needs a program. Raises ValueError for a name that is
-    taken or an unknown preset.
+    architecture's name. model: builds the module from a configuration. presets: for "small", and
+    for any other preset, the values of the sections "model" and "train". write_program: see
+    Architecture; without it PyTorch decodes, since the CPU engine needs a program. Raises
+    ValueError for a name that is taken or an unknown preset.
     """
     name = str(section.__struct_config__.tag)
     new = Architecture(name, section.__name__, "")
-    new.section, new.build, new.write_program = section, model, write_program
+    new.section = section
+    new.build = model
+    new.write_program = write_program
     if "small" not in presets or not presets.keys() <= PRESETS.keys():
         raise ValueError(
             f"presets {', '.join(presets)}: small is required, others of {', '.join(PRESETS)}"

@@ -1,14 +1,17 @@
-"""The base class of the architectures' configurations, the types of their options, and how their
-cost and paths grow. Imports no PyTorch.
+"""The base class of the architectures' configurations, and the types of their options.
+
+Importing this module imports neither PyTorch nor NumPy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, Literal, NamedTuple, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from msgspec import Meta, Struct
+
+from bytenmt.architectures.cells import CELLS, Cell
 
 T = TypeVar("T")
 Dropout = Annotated[float, Meta(ge=0.0, lt=1.0)]
@@ -16,38 +19,14 @@ Dropout = Annotated[float, Meta(ge=0.0, lt=1.0)]
 # stranger, and what is counted or built from it must end.
 Width = Annotated[int, Meta(ge=1, le=1 << 16)]
 Layers = Annotated[int, Meta(ge=1, le=256)]
-OwnLayers = Annotated[
-    int, Meta(ge=0, le=256)
-]  # of encoder or decoder alone; 0: the number given for both
-Reset = Literal[
-    "before", "after"
-]  # whether a GRU resets its state before or after the product with it
-OwnReset = Literal[
-    "shared", "before", "after"
-]  # of one side alone; shared: the value given for both
-NGRAM_ROWS = 1 << 13  # of each table of n-grams, by default
+# of encoder or decoder alone; 0: the number given for both
+OwnLayers = Annotated[int, Meta(ge=0, le=256)]
+DEFAULT_NGRAM_ROWS = 1 << 13  # of each table of n-grams
 Kernel = Annotated[int, Meta(ge=1, le=1 << 10)]
 Dilation = Annotated[int, Meta(ge=1, le=1 << 12)]
-MOST_LAYERS = 256  # of a stack of convolutions
-LONGEST_FIELD = 1 << 14  # most bytes that a convolutional prediction may read: each is kept
-Dilations = Annotated[tuple[Dilation, ...], Meta(max_length=MOST_LAYERS)]
-
-# Bytes of the source or target that a state of a recurrent net depends on.
-FORWARDS, BACKWARDS = "all up to its own", "all from its own on"
-
-
-class Properties(NamedTuple):
-    """A row of the table of `bytenmt info --properties`, in the terms of
-    evaluation.properties.LEGEND."""
-
-    encoder: str  # the kind: "RNN", "CNN", "mean" or "attention"
-    decoder: str
-    time: str  # how the cost grows with S source and T target bytes: "S + T"
-    keeps: bool  # whether what is kept of a source grows with it
-    path_s: str  # layers, steps and attentions from a source byte to a prediction
-    path_t: str  # the same from a target byte
-    source_field: str  # bytes that an output of the encoder depends on
-    target_field: str  # bytes that a prediction depends on
+MAX_LAYERS = 256  # of a stack of convolutions
+MAX_FIELD_BYTES = 1 << 14  # that a convolutional prediction may read: each is kept
+Dilations = Annotated[tuple[Dilation, ...], Meta(max_length=MAX_LAYERS)]
 
 
 class Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -55,21 +34,22 @@ class Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
-    """The options of every architecture. A subclass adds its own; its tag is the architecture's
-    name."""
+    """The options of every architecture.
+
+    A subclass adds its own; its tag is the architecture's name.
+    """
 
     d_embedding: Width  # of the byte embedding
     source: bool = True  # false: a byte language model, without an encoder and without attention
     dropout: Dropout = 0.1
-    # Rows of tables of hashed byte n-grams are added to the byte embedding.
-    ngrams: tuple[
-        Annotated[int, Meta(ge=2, le=8)], ...
-    ] = ()  # the n of each n-gram table, growing; []: none
-    ngram_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0  # of each table, a power of two; 0: 8192
-    # A power of two; the beginning of a word goes up to the byte itself. Ignored without ngrams.
-    ngram_word_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = (
-        0  # of a table of word beginnings; 0: none
-    )
+    # the n of each table of hashed byte n-grams, growing; []: none. Rows of the tables are added to
+    # the byte embedding.
+    ngrams: tuple[Annotated[int, Meta(ge=2, le=8)], ...] = ()
+    # rows of each table, a power of two; 0: 8192
+    ngram_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0
+    # rows of a table of word beginnings, a power of two; 0: none. The beginning of a word goes up
+    # to the byte itself. Ignored without ngrams.
+    ngram_word_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0
     ngram_case: Literal["kept", "folded"] = "kept"  # folded: A to Z are hashed as a to z
 
     def __post_init__(self) -> None:
@@ -77,20 +57,17 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
             raise ValueError(
                 f"ngrams = {list(self.ngrams)}: expected growing numbers from 2 to 8, each once"
             )
-        for name, rows in (
-            ("ngram_rows", self.ngram_rows),
-            ("ngram_word_rows", self.ngram_word_rows),
-        ):
-            if rows & (rows - 1) or 0 < rows < 8:
-                raise ValueError(f"{name} = {rows}: expected 0 or a power of two, 8 or more")
-        if (self.receptive_field or 0) > LONGEST_FIELD:
+        _check_rows("ngram_rows", self.ngram_rows)
+        _check_rows("ngram_word_rows", self.ngram_word_rows)
+        if (self.receptive_field or 0) > MAX_FIELD_BYTES:
             raise ValueError(
-                f"the receptive field is {self.receptive_field:,} bytes: expected {LONGEST_FIELD:,} or fewer"
+                f"the receptive field is {self.receptive_field:,} bytes:"
+                f" expected {MAX_FIELD_BYTES:,} or fewer"
             )
 
     @property
     def ngram_reach(self) -> int:
-        """Bytes before a byte that its embedding depends on: one less than the longest n-gram has.
+        """Bytes before a byte that its embedding depends on, one less than the longest n-gram.
 
         The table of words, which depends on a word's bytes from its start on, is not counted.
         """
@@ -99,7 +76,7 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
     @property
     def n_ngram_rows(self) -> int:
         """Rows of each table of n-grams, with the default for 0."""
-        return self.ngram_rows or NGRAM_ROWS
+        return self.ngram_rows or DEFAULT_NGRAM_ROWS
 
     @property
     def is_serial(self) -> bool:
@@ -119,13 +96,11 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
         """The most bytes of the target that a prediction depends on; None if there is no limit."""
         return None
 
-    def properties(self) -> Properties | None:
-        """Return cost, paths and fields, for `bytenmt info --properties`; None if a plugin gives
-        none.
 
-        What is said of a source does not matter where the model has none, but for `time`.
-        """
-        return None
+def _check_rows(name: str, rows: int) -> None:
+    """Raise ValueError unless the number of rows of a table is 0 or a power of two from 8 on."""
+    if rows & (rows - 1) or 0 < rows < 8:
+        raise ValueError(f"{name} = {rows}: expected 0 or a power of two, 8 or more")
 
 
 def architecture(config: ModelSection) -> str:
@@ -143,7 +118,9 @@ class LayeredSection(ModelSection, frozen=True, kw_only=True):
     @property
     def encoder_depth(self) -> int:
         """Layers of the encoder; 0 without a source."""
-        return (self.n_encoder_layers or self.n_layers) if self.source else 0
+        if not self.source:
+            return 0
+        return self.n_encoder_layers or self.n_layers
 
     @property
     def decoder_depth(self) -> int:
@@ -157,19 +134,19 @@ class StackedSection(LayeredSection, frozen=True, kw_only=True):
     d_hidden: Width  # units of each layer
 
     @property
-    def n_parts(self) -> int:
-        """Vectors (d_hidden,) in the state of a layer: 1 for a GRU's h, 2 for an LSTM's h and c."""
-        return 2
+    def recurrent_cell(self) -> Cell:
+        """The cell of the layers of encoder and decoder."""
+        return CELLS["lstm"]
 
     @property
     def n_states(self) -> int:
         """Vectors (d_hidden,) in the state of the decoder, all layers together."""
-        return self.n_parts * self.decoder_depth
+        return self.recurrent_cell.n_parts * self.decoder_depth
 
     @property
     def n_encoder_states(self) -> int:
         """Vectors (d_hidden,) in the state of the encoder, all layers together."""
-        return self.n_parts * self.encoder_depth
+        return self.recurrent_cell.n_parts * self.encoder_depth
 
     def first_states(self, final: Sequence[T]) -> tuple[T, ...]:
         """Choose the states that the decoder's layers start from: h of each layer, then c of each.
@@ -178,8 +155,8 @@ class StackedSection(LayeredSection, frozen=True, kw_only=True):
         correspond, and so on downwards; decoder layers without a counterpart start from the
         encoder's lowest.
         """
-        depth, below = self.encoder_depth, self.encoder_depth - self.decoder_depth
+        depth = self.encoder_depth
+        below = depth - self.decoder_depth
         layers = [max(0, layer + below) for layer in range(self.decoder_depth)]
-        return tuple(
-            final[depth * part + layer] for part in range(self.n_parts) for layer in layers
-        )
+        parts = range(self.recurrent_cell.n_parts)
+        return tuple(final[depth * part + layer] for part in parts for layer in layers)

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 import torch
 from torch import Tensor
 
-Tree = TypeVar(
-    "Tree", bound=tuple[Any, ...]
-)  # NamedTuples of tensors and of such tuples, rows first
+# NamedTuples of tensors and of such tuples, rows first
+Tree = TypeVar("Tree", bound=tuple[Any, ...])
 
 
 def tensors(tree: NamedTuple | tuple[object, ...]) -> list[Tensor]:
@@ -25,8 +24,7 @@ def tensors(tree: NamedTuple | tuple[object, ...]) -> list[Tensor]:
 
 
 def map_tensors(function: Callable[..., Tensor], *trees: Tree) -> Tree:
-    """Apply a function to each tensor of a tree, or to the tensors in the same place of several
-    trees.
+    """Apply a function to each tensor of a tree, and to those in the same place of other trees.
 
     Returns a tree of the results, of the first tree's type.
     """
@@ -39,8 +37,7 @@ def map_tensors(function: Callable[..., Tensor], *trees: Tree) -> Tree:
 
 
 def select(tree: Tree, rows: Tensor) -> Tree:
-    """Return a copy of the given rows, (k,) int64, of each tensor of a memory or state, in this
-    order."""
+    """Return a copy of some rows, (k,) int64, of each tensor of a memory or state, in order."""
     return map_tensors(lambda part: part[rows], tree)
 
 
@@ -52,26 +49,28 @@ def concatenate(trees: Sequence[Tree]) -> Tree:
     """
 
     def concatenated(*parts: Tensor) -> Tensor:
-        width = max(part.shape[1] for part in parts) if parts[0].dim() > 1 else 0
+        if parts[0].dim() == 1:
+            return torch.cat(parts)
+        width = max(part.shape[1] for part in parts)
         return torch.cat([_widened(part, width) for part in parts])
 
     return map_tensors(concatenated, *trees)
 
 
 def place(tree: Tree, rows: Tensor, fresh: Tree) -> None:
-    """Overwrite the given rows, (k,) int64, of each tensor of `tree` with the k rows of `fresh`, in
-    place.
+    """Overwrite some rows, (k,) int64, of each tensor of `tree` with the k rows of `fresh`.
 
     Axis 1 of `fresh` may be shorter; it is padded with zeros.
     """
     for old, new in zip(tensors(tree), tensors(fresh), strict=True):
-        old.index_copy_(0, rows, _widened(new, old.shape[1] if old.dim() > 1 else 0))
+        if old.dim() > 1:
+            new = _widened(new, old.shape[1])
+        old.index_copy_(0, rows, new)
 
 
 def _widened(part: Tensor, width: int) -> Tensor:
-    """(n, w, ...) padded with zeros to (n, width, ...); (n,) as it is."""
-    if part.dim() == 1 or part.shape[1] == width:
+    """Pad axis 1 of (n, w, ...) with zeros to (n, width, ...)."""
+    if part.shape[1] == width:
         return part
-    return torch.cat(
-        [part, part.new_zeros(len(part), width - part.shape[1], *part.shape[2:])], dim=1
-    )
+    zeros = part.new_zeros(len(part), width - part.shape[1], *part.shape[2:])
+    return torch.cat([part, zeros], dim=1)

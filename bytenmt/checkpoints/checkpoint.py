@@ -1,10 +1,8 @@
-"""Save and load the checkpoints of a run folder, which holds the last one and the weights of the
-best one.
+"""Save and load the checkpoints of a run folder: the last one, and the weights of the best one.
 
-    config.toml, metrics.jsonl              for people and for plots
-    last.safetensors, best.safetensors      weights, with configuration and facts: files like any
-    other model trainer.pt                              all that a resume needs, by torch.save,
-    written last
+    config.toml, metrics.jsonl          for people and for plots
+    last.safetensors, best.safetensors  weights, with configuration and facts, like any model file
+    trainer.pt                          all that a resume needs, by torch.save, written last
 
 Every file is replaced atomically. If the process is killed between two of them, the run goes on
 from the older trainer.pt and writes the others again.
@@ -62,8 +60,10 @@ class TrainerCheckpoint(NamedTuple):
 
 @contextmanager
 def training_lock(run: Path) -> Iterator[None]:
-    """Lock the run folder, which is created if missing, against other trainings while the context
-    is open. Raises BytenmtError if another training has the lock."""
+    """Lock the run folder against other trainings while the context is open.
+
+    The folder is created if it is missing. Raises BytenmtError if another training has the lock.
+    """
     lock = FileLock(run / LOCK, timeout=0)
     try:
         run.mkdir(parents=True, exist_ok=True)
@@ -91,20 +91,21 @@ def save_checkpoint(
     best: bool,
     trained: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Write last.safetensors, with `best` best.safetensors, too, and trainer.pt into a run folder.
+    """Write last.safetensors, with `best` also best.safetensors, and trainer.pt into a run folder.
 
     weights: those that are used; trained: those that are being trained, None if they are the same;
     trainer: what else a resume needs, such as state dicts: tensors, numbers, texts, lists and
-    dictionaries of them;
-    facts: stored with `update`. Raises CheckpointError if the disk is full or cannot be written to.
+    dictionaries of them; facts: stored with `update`. Raises CheckpointError if the disk is full or
+    cannot be written to.
     """
     facts = msgspec.structs.replace(facts, update=update)
     try:
         run.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CheckpointError(f"cannot write into {run}: {error.strerror}") from None
-    for name in [LAST, BEST] if best else [LAST]:
-        write_weights(run / name, weights, config, facts)
+    write_weights(run / LAST, weights, config, facts)
+    if best:
+        write_weights(run / BEST, weights, config, facts)
     arrays = without_zero_rows(
         {name: _array(tensor) for name, tensor in (trained or weights).items()}
     )
@@ -120,12 +121,13 @@ def save_checkpoint(
 
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor], config: Config, facts: Facts) -> None:
-    """Write tensors, as of `model_tensors`, as a weights file in float32. Raises CheckpointError."""
+    """Write tensors of a model by name as a weights file in float32. Raises CheckpointError."""
     arrays = {name: _array(tensor.float()) for name, tensor in tensors.items()}  # also float64's
     write_weights_file(path, without_zero_rows(arrays), config, facts)
 
 
 def _array(tensor: Tensor) -> Array:
+    """Return a tensor as a NumPy array."""
     return tensor.detach().cpu().numpy()
 
 
@@ -134,7 +136,9 @@ def load_checkpoint(run: Path) -> TrainerCheckpoint:
     file = run / TRAINER
     try:
         saved = torch.load(file, map_location="cpu", weights_only=True)
-        metadata, model, trainer = saved["metadata"], saved["weights"], saved["trainer"]
+        metadata = saved["metadata"]
+        model = saved["weights"]
+        trainer = saved["trainer"]
     except FileNotFoundError:
         raise CheckpointError(f"{file} is missing") from None
     except Exception as error:  # of the archive, of what is in it, of PyTorch
@@ -145,11 +149,11 @@ def load_checkpoint(run: Path) -> TrainerCheckpoint:
 
 
 def read_initial_weights(path: Path, model: ModelConfig) -> tuple[Path, dict[str, Tensor]]:
-    """Read initial weights for a new run with the configuration `model`, from a run folder (its
-    best weights) or a weights file; return the path of the file and the tensors.
+    """Read initial weights for a new run; return the path of their file and the tensors.
 
-    Dropout may differ, and n-gram tables may be new. Raises CheckpointError if they belong to
-    another model.
+    path: a run folder, of which the best weights are read, or a weights file; model: the new run's
+    configuration. Dropout may differ, and n-gram tables may be new. Raises CheckpointError if they
+    belong to another model.
     """
     file, stored = read_run(path)
     names = ["dropout"]
@@ -174,29 +178,37 @@ def model_tensors(model: Model[Any, Any]) -> dict[str, Tensor]:
 
 
 def check_can_be_stored(model: Model[Any, Any], config: ModelSection) -> None:
-    """Raise ConfigError, which names a tensor, where the module of an architecture has other
-    parameters than its program reads, or persistent buffers, so that its checkpoints could not be
-    read again."""
+    """Raise ConfigError, which names a tensor, for a model whose checkpoints could not be read.
+
+    Its module has other parameters than its program reads, or persistent buffers.
+    """
     shapes = {name: tuple(tensor.shape) for name, tensor in model_tensors(model).items()}
     wrong = {name for name, _ in shapes.items() ^ parameter_shapes(config).items()}
     wrong |= model.state_dict().keys() - dict(model.named_parameters(remove_duplicate=False)).keys()
     if wrong:
         raise ConfigError(
-            f"{architecture(config)}: {min(wrong)} cannot be stored: write_program must read all parameters"
-            " of the module, in their shapes, and buffers need persistent=False"
+            f"{architecture(config)}: {min(wrong)} cannot be stored: write_program must read all"
+            " parameters of the module, in their shapes, and buffers need persistent=False"
         )
 
 
 def load_weights(model: Model[Any, Any], tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copy tensors by name into a model of the same shapes, in place; path: where they are from,
-    for the message of the CheckpointError that is raised where names or shapes differ."""
+    """Copy tensors by name into a model of the same shapes, in place.
+
+    path: where they are from, for the message of the CheckpointError that is raised where names or
+    shapes differ.
+    """
     parameters = model_tensors(model)
-    shapes = [{name: part.shape for name, part in some.items()} for some in (parameters, tensors)]
-    if shapes[0] != shapes[1]:
+    if _shapes(parameters) != _shapes(tensors):
         raise CheckpointError(f"{path} does not fit the model: it has another architecture or size")
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(tensors[name])
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    """Return the shape of each tensor."""
+    return {name: tensor.shape for name, tensor in tensors.items()}
 
 
 def build_from_weights(contents: StoredWeights, file: Path) -> Model[Any, Any]:

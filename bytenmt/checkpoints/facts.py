@@ -1,5 +1,4 @@
-"""Facts about a training that a checkpoint keeps beside weights and configuration: one typed
-record.
+"""Facts about a training that a checkpoint keeps beside weights and configuration.
 
 It stands as JSON in every weights file. What an older file lacks is None or empty here, and what it
 has besides is dropped. Opens no files.
@@ -39,6 +38,8 @@ class Progress(Struct):
     # CPU threads of each process, kept when the run is resumed; 0: not known
     threads: Annotated[int, Meta(ge=0, le=MAX_THREADS)] = 0
     standstills: Count = 0  # how often the plateau schedule has lowered the learning rate
+    # the update of the last validation, 0 before the first; None: not known, as in older files
+    validated: Count | None = None
 
 
 class TextFact(Struct, frozen=True):
@@ -49,8 +50,7 @@ class TextFact(Struct, frozen=True):
 
 
 class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Search settings that were tuned for a model, which translation uses where the user gives
-    none."""
+    """Search settings tuned for a model, which translation uses where the user gives none."""
 
     length_penalty: LengthPenalty  # exponent A: a score is log-probability / (bytes + 1)**A
     no_repeat_ngram_size: Whole = 0  # characters of n-grams that may not occur twice; 0: all may
@@ -61,20 +61,17 @@ Amount = Annotated[float, Meta(ge=0.0, le=1e6)]
 
 
 class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Thresholds, measured on validation text, beyond which a translation is flagged as probably
-    wrong."""
+    """Thresholds, measured on validation text, beyond which a translation is flagged."""
 
     n_lines: Count  # of that text
     bits_per_byte: Amount  # a translation by greedy search that costs more is not sure
     length_ratio: Amount  # bytes of the target for a byte of the source, the mean
-    length_variance: (
-        Amount  # of the target's bytes, for a byte of the source (Gale and Church 1993)
-    )
-    # What a translation costs without its source, less what it costs with it; None for a model that
-    # was not trained with empty sources, whose cost without a source says nothing.
-    source_bits: Annotated[float, Meta(ge=-1e6, le=1e6)] | None = (
-        None  # least that a source must save
-    )
+    # of the target's bytes, for a byte of the source (Gale and Church 1993)
+    length_variance: Amount
+    # The least that a source must save: what a translation costs without its source, less what it
+    # costs with it. None for a model that was not trained with empty sources, whose cost without a
+    # source says nothing.
+    source_bits: Annotated[float, Meta(ge=-1e6, le=1e6)] | None = None
     beam_bits_per_byte: Amount | None = None  # bits_per_byte of a beam search; None in older files
     # bits_per_byte of a beam search whose hypotheses a model of the opposite direction ranks.
     reranked_bits_per_byte: Amount | None = None
@@ -111,8 +108,10 @@ class SourceWords(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Facts about a model that its weights file stores beside the configuration; None or empty: not
-    known."""
+    """Facts about a model that its weights file stores beside the configuration.
+
+    What is not known is None or empty.
+    """
 
     update: Count | None = None  # the update of the training after which the weights were saved
     progress: Progress | None = None  # of the training, from which it can be resumed
@@ -120,36 +119,30 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     source_bytes: Count | None = None  # of all training pairs
     target_bytes: Count | None = None
     corpora: tuple[PairFiles, ...] = ()  # files of the training pairs
-    multi_sentence_share: Annotated[float, Meta(ge=0.0, le=1.0)] | None = (
-        None  # of the training pairs
-    )
+    # share of the training pairs with several sentences
+    multi_sentence_share: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None
     texts: tuple[TextFact, ...] = ()  # of a language model
     valid: PairFiles | None = None  # the files that the run was validated on, tgt alone for a text
     search: SearchDefaults | None = None  # None where they were not tuned
     flags: FlagThresholds | None = None  # None where they were not calibrated
     words: SourceWords | None = None  # None where they were not counted
-    patterns: Count | None = (
-        None  # version of the patterns of the spans that it learnt to copy as sentinels
-    )
+    # version of the patterns of the spans that it learnt to copy as sentinels
+    patterns: Count | None = None
 
     def without_folders(self) -> Facts:
-        """Return the facts for a weights file that is published: the folders of training files are
-        cut off their names, and the validation files are left out."""
-        corpora = tuple(
-            replace(
-                files,
-                **{
-                    k: Path(path.name) for k in ("src", "tgt", "tsv") if (path := getattr(files, k))
-                },
-            )
-            for files in self.corpora
-        )
+        """Return the facts for a published weights file.
+
+        Training files are without their folders, and validation files are left out.
+        """
+        corpora = tuple(files.without_folders() for files in self.corpora)
         texts = tuple(replace(text, path=Path(text.path).name) for text in self.texts)
         return replace(self, corpora=corpora, texts=texts, valid=None)
 
     def for_other_weights(self) -> Facts:
-        """Return the facts that stay true for other weights of this run, as for a mean of
-        checkpoints: without update and progress, and without folders."""
+        """Return the facts that hold for other weights of this run, such as a mean of checkpoints.
+
+        They are without update, progress and folders.
+        """
         return replace(self.without_folders(), update=None, progress=None)
 
 

@@ -21,15 +21,20 @@ class MetricsLog:
     """Writes the metrics of a training to metrics.jsonl in its run folder."""
 
     def __init__(
-        self, run: Path, update: int, watch: Callable[[Record], None] | None = None
+        self,
+        run: Path,
+        update: int,
+        validated: int | None = None,
+        watch: Callable[[Record], None] | None = None,
     ) -> None:
-        """update: where the run begins or goes on; later records in the file, of a killed run, are
-        removed.
+        """Remove the records that a killed run wrote after its last checkpoint.
 
-        watch: called with every record, too.
+        update: where the run begins or goes on; validated: the update of the last validation that
+        the checkpoint knows, None for all; watch: also called with every record.
         """
-        self.path, self.watch = run / METRICS, watch
-        self._cut(update)
+        self.path = run / METRICS
+        self.watch = watch
+        self._cut(update, validated)
 
     def write(self, record: Record) -> None:
         """Append a record, values by name with the key "update", as one line of JSON.
@@ -44,11 +49,22 @@ class MetricsLog:
         except OSError as error:
             raise CheckpointError(f"cannot write {self.path}: {error.strerror}") from None
 
-    def _cut(self, update: int) -> None:
-        """Keep the records up to an update: a resumed run writes the later ones again."""
+    def _cut(self, update: int, validated: int | None) -> None:
+        """Keep the records up to an update, and the validations up to another: a resumed run writes
+        the later ones again."""
+        lines: list[bytes] = []
+        if self.path.is_file():
+            lines = self.path.read_bytes().splitlines(keepends=True)
         kept = []
-        for line in self.path.read_bytes().splitlines(keepends=True) if self.path.is_file() else ():
+        for line in lines:
             with suppress(ValueError, KeyError):  # the last line of a killed run
-                if line.endswith(b"\n") and json.loads(line)["update"] <= update:
+                if line.endswith(b"\n") and _is_before(json.loads(line), update, validated):
                     kept.append(line)
         write_atomically(self.path, b"".join(kept))
+
+
+def _is_before(record: Record, update: int, validated: int | None) -> bool:
+    """Return whether a record was written up to an update, or, for a validation, up to another."""
+    if validated is not None and "valid_bits_per_byte" in record:
+        return bool(record["update"] <= validated)
+    return bool(record["update"] <= update)

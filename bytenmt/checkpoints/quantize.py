@@ -27,8 +27,11 @@ from bytenmt.checkpoints.weights import (
 )
 from bytenmt.config.schema import Config
 
-LARGEST = 127  # absolute value of an int8 weight; -128 is not used, so that the range is symmetric
-V, G = ".v", ".g"  # suffixes of direction and length of a matrix with weight normalisation
+# The largest absolute value of an int8 weight; -128 is not used, so that the range is symmetric.
+MAX_INT8 = 127
+# Suffixes of direction and length of a matrix with weight normalisation.
+DIRECTION_SUFFIX = ".v"
+LENGTH_SUFFIX = ".g"
 
 
 def convert(
@@ -38,12 +41,11 @@ def convert(
     flags: FlagThresholds | None = None,
     words: SourceWords | None = None,
 ) -> list[str]:
-    """Read a run folder (its best weights) or a weights file, and write it as a weights file in a
-    precision.
+    """Write a model, a run folder or a weights file, as a weights file in a precision.
 
-    precision: "fp32" or "int8", of the matrices. flags: thresholds beyond which translations are
-    flagged, to store instead of the file's; None keeps these. words: that the model knows,
-    likewise. Returns lines of text for the user.
+    Of a run folder the best weights are read. precision: "fp32" or "int8", of the matrices. flags:
+    thresholds beyond which translations are flagged, to store instead of the file's; None keeps
+    these. words: that the model knows, likewise. Returns lines of text for the user.
     Raises BytenmtError without writing anything.
     """
     file, contents = read_run(run)
@@ -54,15 +56,15 @@ def convert(
     if words is not None:
         facts = msgspec.structs.replace(facts, words=words)
     write_rounded(output, restore_weights(contents.arrays), contents.config, facts, precision)
-    before, after = file.stat().st_size, output.stat().st_size
-    return [f"{output}: {after:,} bytes in {precision}, of {before:,} in {contents.precision}"]
+    n_before = file.stat().st_size
+    n_after = output.stat().st_size
+    return [f"{output}: {n_after:,} bytes in {precision}, of {n_before:,} in {contents.precision}"]
 
 
 def write_rounded(
     output: Path, arrays: Mapping[str, Array], config: Config, facts: Facts, precision: str
 ) -> None:
-    """Round a model's float32 weights to a precision, "fp32" or "int8", and write them as a weights
-    file.
+    """Write a model's float32 weights as a weights file in a precision, "fp32" or "int8".
 
     Raises CheckpointError.
     """
@@ -71,8 +73,9 @@ def write_rounded(
 
 
 def round_arrays(arrays: Mapping[str, Array], precision: str) -> dict[str, Array]:
-    """Convert a model's finite float32 weights, by name, to the arrays that a weights file of a
-    precision, "fp32" or "int8", stores; weights.restore_weights turns them back, but for the
+    """Convert a model's finite float32 weights, by name, to the arrays of a weights file.
+
+    precision: of the file, "fp32" or "int8". weights.restore_weights is the inverse, but for the
     rounding.
     """
     arrays = without_zero_rows(arrays)
@@ -80,10 +83,11 @@ def round_arrays(arrays: Mapping[str, Array], precision: str) -> dict[str, Array
         return arrays
     stored: dict[str, Array] = {}
     for name, array in arrays.items():
-        if name.endswith(G) and name.removesuffix(G) + V in arrays:
+        direction = name.removesuffix(LENGTH_SUFFIX) + DIRECTION_SUFFIX
+        if name.endswith(LENGTH_SUFFIX) and direction in arrays:
             continue  # handled together with its direction
-        length = name.removesuffix(V) + G
-        if name.endswith(V) and length in arrays:
+        length = name.removesuffix(DIRECTION_SUFFIX) + LENGTH_SUFFIX
+        if name.endswith(DIRECTION_SUFFIX) and length in arrays:
             stored |= _rounded_norm(name, array, length, arrays[length])
         elif array.ndim < 2 or name.endswith(TABLES):
             stored[name] = array
@@ -106,29 +110,26 @@ def _rounded_norm(name: str, v: Array, length: str, g: Array) -> dict[str, Array
     flat = v.reshape(len(v), -1).astype(np.float64)
     folded = (flat * (g / np.linalg.norm(flat, axis=1))[:, None]).astype(np.float32)
     stored = _rounded(name, folded)
-    lengths = np.linalg.norm(restore_weights(stored)[name].astype(np.float64), axis=1).astype(
-        np.float32
-    )
-    nothing = lengths == 0
-    if nothing.any():
-        folded[nothing, 0] = 1
+    restored = restore_weights(stored)[name].astype(np.float64)
+    lengths = np.linalg.norm(restored, axis=1).astype(np.float32)
+    is_zero = lengths == 0
+    if is_zero.any():
+        folded[is_zero, 0] = 1
         stored = _rounded(name, folded)
     stored[name] = stored[name].reshape(v.shape)
     return stored | {length: lengths}
 
 
 def quantise(matrix: Array) -> tuple[npt.NDArray[np.int8], Array]:
-    """Quantise a matrix (n_out, n_in) float32 to int8: return q (n_out, n_in), -127 to 127, and
-    scales (n_out,).
+    """Quantise a matrix (n_out, n_in) float32 to int8; return q (n_out, n_in) and scales (n_out,).
 
-    q * scales[:, None] approximates the matrix. A row of zeros has scale 0; NaN makes its row's
-    scale NaN.
+    q is -127 to 127. q * scales[:, None] approximates the matrix. A row of zeros has scale 0; NaN
+    makes its row's scale NaN.
     """
     largest = np.maximum(matrix.max(axis=1), -matrix.min(axis=1)).astype(np.float32)
-    scales = largest / np.float32(LARGEST)
+    scales = largest / np.float32(MAX_INT8)
     finite = np.isfinite(scales) & (scales > 0)
-    q = (
-        np.where(finite[:, None], matrix, np.float32(0))
-        / np.where(finite, scales, np.float32(1))[:, None]
-    )
-    return np.rint(q).clip(-LARGEST, LARGEST).astype(np.int8), scales
+    numerators = np.where(finite[:, None], matrix, np.float32(0))
+    divisors = np.where(finite, scales, np.float32(1))
+    q = np.rint(numerators / divisors[:, None])
+    return q.clip(-MAX_INT8, MAX_INT8).astype(np.int8), scales

@@ -1,5 +1,4 @@
-"""Read and write weights files: a model's tensors, with its configuration and facts in their
-metadata.
+"""Read and write weights files: a model's tensors, with its configuration and facts.
 
 The format is safetensors. Tensors are NumPy arrays by the names of parameters, so that nothing here
 needs PyTorch. Matrices are float32, or int8 with a scale for each output; `restore_weights` makes
@@ -30,7 +29,10 @@ from bytenmt.errors import CheckpointError, ConfigError
 FORMAT = "bytenmt 2"
 PUBLISHED = "model.safetensors"
 # The files of a run folder: configuration, log, weights, and what a resume needs besides.
-CONFIG, METRICS, BEST, LAST = "config.toml", "metrics.jsonl", "best.safetensors", "last.safetensors"
+CONFIG = "config.toml"
+METRICS = "metrics.jsonl"
+BEST = "best.safetensors"
+LAST = "last.safetensors"
 TRAINER = "trainer.pt"
 SEARCH = "search.json"  # search defaults that were tuned for a model, beside its weights
 PRECISIONS = {"fp32": "float32", "int8": "int8"}  # the type of the matrices
@@ -47,24 +49,24 @@ Which = Literal["best", "last"]
 class StoredWeights(NamedTuple):
     """The contents of a weights file."""
 
-    arrays: dict[
-        str, Array
-    ]  # as they are stored, maybe int8; `restore_weights` makes float32 of them
+    # as they are stored, maybe int8; `restore_weights` makes float32 of them
+    arrays: dict[str, Array]
     config: Config
     facts: Facts
     precision: str  # of the matrices: "fp32" or "int8"
 
 
 def is_weights_file(path: Path) -> bool:
-    """Return whether a path, existing or not, ends in .safetensors and is no folder."""
+    """Return whether a path, existing or not, ends in .safetensors and is not a folder."""
     return path.suffix == ".safetensors" and not path.is_dir()
 
 
 def resolve_path(path: Path) -> Path:
-    """Return path/model.safetensors if that file exists (a published model), else the path
-    unchanged."""
+    """Return path/model.safetensors if there is such a file (a published model), else the path."""
     published = path / PUBLISHED
-    return published if published.is_file() else path
+    if published.is_file():
+        return published
+    return path
 
 
 def has_checkpoint(run: Path) -> bool:
@@ -73,15 +75,18 @@ def has_checkpoint(run: Path) -> bool:
 
 
 def weights_path(path: Path, which: Which = "best") -> Path:
-    """Return the weights file for a path: the file itself, or that of a folder, model.safetensors
-    if it has one, else best.safetensors, or last.safetensors if that is missing; with `which`
-    "last" that first.
+    """Return the weights file for a path: the file itself, or that of a folder.
 
+    Of a folder it is the first that exists of model.safetensors, best.safetensors and
+    last.safetensors; with `which` "last" the first of last.safetensors and model.safetensors.
     Raises CheckpointError where there is none.
     """
     if is_weights_file(path):
         return path
-    for name in (PUBLISHED, BEST, LAST) if which == "best" else (LAST, PUBLISHED):
+    names = [PUBLISHED, BEST, LAST]
+    if which == "last":
+        names = [LAST, PUBLISHED]
+    for name in names:
         if (path / name).is_file():
             return path / name
     if not path.exists():
@@ -102,23 +107,25 @@ def read_run(path: Path, which: Which = "best") -> tuple[Path, StoredWeights]:
     problem = describe_misfit(arrays, config, precision)
     if problem:
         raise CheckpointError(f"{file} {problem}")
-    search = read_search(file.parent) if file.name in (PUBLISHED, BEST, LAST) else None
-    if search is not None:
-        facts = msgspec.structs.replace(facts, search=search)
+    if file.name in (PUBLISHED, BEST, LAST):
+        search = read_search(file.parent)
+        if search is not None:
+            facts = msgspec.structs.replace(facts, search=search)
     return file, StoredWeights(arrays, config, facts, precision)
 
 
 def read_config(path: Path) -> Config:
-    """Return the configuration of a weights file, or of a folder's last weights. Raises
-    CheckpointError."""
+    """Return the configuration of a weights file, or of a folder's last weights.
+
+    Raises CheckpointError.
+    """
     return read_header(weights_path(path, "last"))[0]
 
 
 def read_header(file: Path) -> tuple[Config, Facts, str]:
-    """Read configuration, facts and precision ("fp32" or "int8") of a weights file, without its
-    tensors.
+    """Read configuration, facts and precision ("fp32" or "int8") of a weights file.
 
-    Raises CheckpointError.
+    Its tensors are not read. Raises CheckpointError.
     """
     try:
         with safe_open(file, framework="np") as opened:
@@ -133,15 +140,17 @@ def read_header(file: Path) -> tuple[Config, Facts, str]:
 
 
 def metadata_of(config: Config, facts: Facts, precision: str = "fp32") -> dict[str, str]:
-    """Return configuration, facts and precision as texts by name, the metadata of a weights file."""
+    """Return configuration, facts and precision as texts by name: a weights file's metadata."""
     trees = {"config": config_tree(config), "facts": msgspec.to_builtins(facts, enc_hook=str)}
     texts = {name: json.dumps(tree) for name, tree in trees.items()}
     return {"format": FORMAT, "precision": precision, **texts}
 
 
 def parse_metadata(metadata: Mapping[str, str], file: Path) -> tuple[Config, Facts, str]:
-    """Return what `metadata_of` was called with. file: for the message of the CheckpointError that
-    is raised for other metadata."""
+    """Return configuration, facts and precision from the texts of `metadata_of`.
+
+    file: for the message of the CheckpointError that is raised for other metadata.
+    """
     if metadata.get("format") != FORMAT:
         raise CheckpointError(
             f"{file} does not hold the weights of a model of this version of bytenmt"
@@ -165,7 +174,8 @@ def _read_arrays(file: Path) -> dict[str, Array]:
     """Return the tensors of a file whose header has been read."""
     with safe_open(file, framework="np") as opened:
         try:
-            return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (it is no dict)
+            names = opened.keys()  # `opened` is not a dictionary: it cannot be iterated over
+            return {name: opened.get_tensor(name) for name in names}
         except (SafetensorError, AttributeError, KeyError, TypeError):
             raise CheckpointError(f"{file} has tensors of a type that NumPy lacks") from None
 
@@ -173,9 +183,10 @@ def _read_arrays(file: Path) -> dict[str, Array]:
 def write_weights_file(
     path: Path, arrays: Mapping[str, Array], config: Config, facts: Facts, precision: str = "fp32"
 ) -> None:
-    """Write a weights file from arrays in the form in which they are stored (nothing is converted
-    here; see without_zero_rows and quantize.round_arrays). Equal contents give equal bytes. Raises
-    CheckpointError.
+    """Write a weights file from arrays in the form in which they are stored.
+
+    Nothing is converted here, see without_zero_rows and quantize.round_arrays. Equal contents give
+    equal bytes. Raises CheckpointError.
     """
     data = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
     # The library does not keep the order of metadata: they are written into the header here.
@@ -187,8 +198,10 @@ def write_weights_file(
 
 
 def restore_weights(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Convert the arrays of a weights file to a model's float32 weights by name: int8 matrices are
-    multiplied by their scales, and n-gram tables get back their rows of zeros."""
+    """Convert the arrays of a weights file to a model's float32 weights by name.
+
+    int8 matrices are multiplied by their scales, and n-gram tables get back their rows of zeros.
+    """
     whole: dict[str, Array] = {}
     for name, array in arrays.items():
         if name + SCALE in arrays:
@@ -205,8 +218,10 @@ def restore_weights(arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def without_zero_rows(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return a model's arrays without the rows of its n-gram tables that are all zeros, to save
-    space, and with a bit mask of the rows that are there; `restore_weights` is the inverse."""
+    """Return a model's arrays without the rows of its n-gram tables that are all zeros.
+
+    A bit mask tells which rows are there; `restore_weights` is the inverse.
+    """
     table = arrays.get(NGRAM_TABLES)
     if table is None:
         return dict(arrays)
@@ -215,12 +230,11 @@ def without_zero_rows(arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def describe_misfit(arrays: Mapping[str, Array], config: Config, precision: str) -> str | None:
-    """Return what is wrong with the stored tensors of a model, as the rest of a sentence that
-    begins with the file's name; None if names, types and shapes fit the configuration and all
-    values are finite.
+    """Return what is wrong with the stored tensors of a model; None if nothing is.
 
-    arrays: all tensors of the file by name, scales included. precision: of the matrices in it,
-    "fp32" or "int8".
+    It is the rest of a sentence that begins with the file's name. Names, types and shapes must fit
+    the configuration, and all values must be finite. arrays: all tensors of the file by name,
+    scales included. precision: of the matrices in it, "fp32" or "int8".
     """
     stored: Kinds = {name: (array.dtype.name, array.shape) for name, array in arrays.items()}
     expected: Kinds = {}
@@ -229,22 +243,26 @@ def describe_misfit(arrays: Mapping[str, Array], config: Config, precision: str)
             expected[name + ROWS] = "uint8", (shape[0] // 8,)
             bits = arrays[name + ROWS].reshape(-1).view(np.uint8)
             shape = int(np.unpackbits(bits).sum()), shape[1]
-        expected[name] = PRECISIONS[precision] if is_matrix(name, shape) else "float32", shape
+        expected[name] = "float32", shape
+        if is_matrix(name, shape):
+            expected[name] = PRECISIONS[precision], shape
         if expected[name][0] == "int8":
             expected[name + SCALE] = "float32", shape[:1]
     wrong = sorted(
         name for name in stored.keys() | expected.keys() if stored.get(name) != expected.get(name)
     )
     if wrong:
-        kinds = [_describe_kind(some.get(wrong[0])) for some in (stored, expected)]
+        first = wrong[0]
         return (
             f"does not fit the model that it describes: {len(wrong)} tensors differ, first"
-            f" {shorten(wrong[0])}, which is {kinds[0]}, expected {kinds[1]}"
+            f" {shorten(first)}, which is {_describe_kind(stored.get(first))}, expected"
+            f" {_describe_kind(expected.get(first))}"
         )
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             return (
-                f"is not usable: {shorten(name)} holds what is no number, its training has diverged"
+                f"is not usable: {shorten(name)} contains something other than a number, its"
+                " training has diverged"
             )
     return None
 
@@ -257,8 +275,10 @@ def _describe_kind(kind: tuple[str, tuple[int, ...]] | None) -> str:
 
 
 def read_search(folder: Path) -> SearchDefaults | None:
-    """Read the tuned search settings, search.json, of a folder; None without one. Raises
-    CheckpointError."""
+    """Read the tuned search settings, search.json, of a folder; None without one.
+
+    Raises CheckpointError.
+    """
     path = folder / SEARCH
     if not path.is_file():
         return None

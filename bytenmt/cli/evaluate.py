@@ -25,6 +25,7 @@ from bytenmt.errors import BytenmtError, printable
 if TYPE_CHECKING:
     from bytenmt.data.corpus import ParallelCorpus
     from bytenmt.evaluation.comparison import System
+    from bytenmt.formality import Form
     from bytenmt.translation.settings import Settings
 
 
@@ -86,24 +87,26 @@ def evaluate(
     if scoring.log_probabilities:
         if scoring.hyps:
             CONSOLE.warn("--hyp has no effect with --log-probabilities")
-        _print_log_probabilities(runs, corpus, engine)
+        _print_log_probabilities(runs, corpus, engine, checked.formality)
         return
     hypotheses = [_open_hypotheses(path, corpus) for path in scoring.hyps]
-    references = [line.decode() for line in corpus.tgt]
+    text = TestText(
+        [line.decode() for line in corpus.src or ()], [line.decode() for line in corpus.tgt]
+    )
     systems: list[System] = []
     for name, run in zip(names, runs, strict=False):
         translated = _translate(run, corpus, checked, engine)
-        systems.append(_score(name, translated, references, scoring.tokenize))
+        systems.append(_score(name, translated, text, scoring.tokenize))
     for name, path, texts in zip(names[len(runs) :], scoring.hyps, hypotheses, strict=True):
         existing = Translations(texts, [str(path)])
-        systems.append(_score(name, existing, references, scoring.tokenize))
-    systems = comparison.with_significance(systems, references, scoring.tokenize)
+        systems.append(_score(name, existing, text, scoring.tokenize))
+    systems = comparison.with_significance(systems, *text, scoring.tokenize)
     if scoring.json:
-        click.echo(json.dumps(comparison.to_dict(systems), ensure_ascii=False))
+        click.echo(json.dumps(comparison.to_dict(systems, scoring.tokenize), ensure_ascii=False))
     elif len(systems) > 1:
-        click.echo("\n".join(comparison.table(systems)))
+        click.echo("\n".join(comparison.table(systems, scoring.tokenize)))
     else:
-        _print(systems[0])
+        _print(systems[0], scoring.tokenize)
 
 
 def _distinct_names(paths: Sequence[Path]) -> list[str]:
@@ -114,11 +117,19 @@ def _distinct_names(paths: Sequence[Path]) -> list[str]:
     return names
 
 
+class TestText(NamedTuple):
+    """A test set; the sources are empty if none are given."""
+
+    sources: Sequence[str]
+    references: Sequence[str]
+
+
 class Translations(NamedTuple):
     """The translations of a test set by one system."""
 
     texts: list[str]
     made_with: list[str]  # how they were made, as short texts
+    bits: Mapping[str, float] = {}  # bits per byte of the references, by that name, of a model
     of_model: Mapping[str, Any] = {}  # fields of System about the model, if there is one
 
 
@@ -132,15 +143,14 @@ def _open_hypotheses(path: Path, corpus: ParallelCorpus) -> list[str]:
     return [line.decode() for line in text]
 
 
-def _score(
-    name: str, translations: Translations, references: Sequence[str], tokenize: str
-) -> System:
+def _score(name: str, translations: Translations, text: TestText, tokenize: str) -> System:
+    """Return a system with its values by all metrics."""
     from bytenmt.evaluation.comparison import System
-    from bytenmt.evaluation.scores import text_scores
+    from bytenmt.evaluation.scores import text_values
 
-    texts, made_with, of_model = translations
-    scores = text_scores(texts, references, tokenize)
-    return System(name, texts, scores, made_with, **of_model)
+    texts, made_with, bits, of_model = translations
+    values = text_values(text.sources, texts, text.references, tokenize)
+    return System(name, texts, {**bits, **values}, made_with, **of_model)
 
 
 def _draw_curves(runs: dict[str, Path], output: Path) -> None:
@@ -161,9 +171,12 @@ def _draw_curves(runs: dict[str, Path], output: Path) -> None:
 
 
 def _print_log_probabilities(
-    runs: Sequence[Path], corpus: ParallelCorpus, spec: EngineSpec
+    runs: Sequence[Path], corpus: ParallelCorpus, spec: EngineSpec, formality: Form | None
 ) -> None:
-    """Print log p(target | source) and bits per byte of each line and model, EOS included."""
+    """Print log p(target | source) and bits per byte of each line and model, EOS included.
+
+    formality: the form of address that the sources ask for.
+    """
     from bytenmt.cli import inputs
     from bytenmt.evaluation.likelihood import log_probabilities
 
@@ -171,7 +184,9 @@ def _print_log_probabilities(
     for run in runs:
         runtime = inputs.load_models((run,), spec)
         inputs.check_source(run, runtime.has_source, corpus.src)
-        columns.append(log_probabilities(runtime.make_scorer(), corpus).tolist())
+        runtime.check_formality(formality)
+        log_p = log_probabilities(runtime.make_scorer(), corpus, formality=formality)
+        columns.append(log_p.tolist())
     for *nats, n_bytes in zip(*columns, corpus.target_lengths.tolist(), strict=True):
         fields = []
         for value in nats:
@@ -190,6 +205,7 @@ def _translate(
     from bytenmt.architectures.section import architecture
     from bytenmt.cli import inputs
     from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
+    from bytenmt.evaluation.seeds import Training
     from bytenmt.translation.translator import Translator
 
     runtime = inputs.load_models((run,), spec)
@@ -198,24 +214,28 @@ def _translate(
     results = inputs.translate_lines(
         Translator.from_runtime(runtime, settings), list(corpus.src), 1000
     )
-    log_p = log_probabilities(runtime.make_scorer(), corpus)
+    log_p = log_probabilities(runtime.make_scorer(), corpus, formality=settings.formality)
     config = runtime.runs[0].config
     of_model = {
         "architecture": architecture(config.model),
         "n_parameters": n_parameters(config.model),
-        "bits_per_byte": bits_per_byte(log_p, corpus.target_lengths),
-        "config": config,
+        "training": Training.from_model(run, config, runtime.runs[0].facts),
     }
     texts = [result.best.text.decode() for result in results]
-    return Translations(texts, inputs.provenance(runtime), of_model)
+    bits = {"bits_per_byte": bits_per_byte(log_p, corpus.target_lengths)}
+    return Translations(texts, inputs.provenance(runtime), bits, of_model)
 
 
-def _print(system: System) -> None:
+def _print(system: System, tokenize: str) -> None:
     """Print the scores of one system line by line."""
-    scores = system.scores
-    click.echo(f"chrF {scores.chrf:.2f}  {scores.chrf_signature}")
-    click.echo(f"BLEU {scores.bleu:.2f}  {scores.bleu_signature}")
-    click.echo(f"exact match: {scores.exact_match:.1f} %")
-    if system.bits_per_byte is not None:
-        click.echo(f"bits per byte: {system.bits_per_byte:.4f}")
+    from bytenmt.evaluation.scores import signatures, text_metrics
+
+    chrf_signature, bleu_signature = signatures(tokenize)
+    click.echo(f"chrF {system.values['chrf']:.2f}  {chrf_signature}")
+    click.echo(f"BLEU {system.values['bleu']:.2f}  {bleu_signature}")
+    for name, metric in text_metrics(tokenize).items():
+        if name not in ("chrf", "bleu"):
+            click.echo(f"{metric.name}: {metric.template.format(system.values[name])}")
+    if "bits_per_byte" in system.values:
+        click.echo(f"bits per byte: {system.values['bits_per_byte']:.4f}")
     click.echo(", ".join([f"bytenmt {__version__}", *system.made_with]))

@@ -10,23 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from bytenmt.cli.console import CONSOLE
-from bytenmt.cli.options import ARCHITECTURES, PresetOptions, command, models
+from bytenmt.cli.files import output_lock
+from bytenmt.cli.options import PresetOptions, command, models
 from bytenmt.config.fields import option
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
     from bytenmt.evaluation.calibration import Calibration
     from bytenmt.translation.source_words import WordCounts
-
-
-@dataclass(frozen=True, kw_only=True)
-class InfoOptions(PresetOptions):
-    """The options of `bytenmt info`."""
-
-    properties: bool = option(
-        False,
-        "Print a table of complexity, path lengths and receptive fields of ARCH... (default: all).",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,26 +50,16 @@ class ConvertOptions:
     )
 
 
-@command("info", models("MODEL|ARCH", least=0))
-def info(runs: tuple[Path, ...], how: InfoOptions) -> None:
+@command("info", models("MODEL|ARCH", most=1))
+def info(runs: tuple[Path, ...], how: PresetOptions) -> None:
     """Print the size, cost and configuration of a model.
 
     MODEL is a run folder or a weights file, ARCH the name of an architecture, whose --preset and
     --set may be given; --set model.source=false describes a language model. The output is TOML, a
     valid file for `bytenmt train --config`.
     """
-    from bytenmt.decoding.model_summary import config_of, model_description
+    from bytenmt.decoding.model_summary import model_description
 
-    if how.properties:
-        from bytenmt.evaluation.properties import table
-
-        names = [*map(str, runs)] or ARCHITECTURES
-        click.echo(
-            table([(name, config_of(name, how.preset, how.assignments).model) for name in names])
-        )
-        return
-    if len(runs) != 1:
-        raise click.UsageError(f"{len(runs)} models: expected one MODEL or ARCH, or --properties.")
     click.echo(model_description(str(runs[0]), how.preset, how.assignments))
 
 
@@ -109,16 +90,18 @@ def convert(runs: tuple[Path, ...], how: ConvertOptions) -> None:
         counts = _count_words(how.train_src, how.train_tgt)
     flags = None
     words = None
-    if paths:
-        flags, words, _ = _calibrate(run, paths, counts, how.reverse)
-    elif counts is not None:
-        words = counts.source_words(USUAL_COUNT)
-    if words is not None:
-        CONSOLE.say(
-            f"words that occur {words.min_count} times and more are known: {words.known.n_words:,}"
-        )
-    for line in write_converted(run, how.output, how.precision, flags, words):
-        CONSOLE.say(line)
+    with output_lock(how.output):
+        if paths:
+            flags, words, _ = _calibrate(run, paths, counts, how.reverse)
+        elif counts is not None:
+            words = counts.source_words(USUAL_COUNT)
+        if words is not None:
+            CONSOLE.say(
+                f"words that occur {words.min_count} times and more are known:"
+                f" {words.known.n_words:,}"
+            )
+        for line in write_converted(run, how.output, how.precision, flags, words):
+            CONSOLE.say(line)
 
 
 def _count_words(sources: Sequence[Path], targets: Sequence[Path]) -> WordCounts:
@@ -147,7 +130,7 @@ def _own_validation_text(run: Path) -> list[Path]:
     """
     from bytenmt.checkpoints.weights import is_weights_file, read_run, resolve_path
     from bytenmt.data.text_file import TextFile
-    from bytenmt.evaluation.judge import FEWEST_LINES
+    from bytenmt.evaluation.calibration import MIN_LINES
 
     # A weights file may come from elsewhere: the files that it names are not read.
     if is_weights_file(resolve_path(run)):
@@ -156,7 +139,7 @@ def _own_validation_text(run: Path) -> list[Path]:
     if valid is None or not valid.has_source:
         return []
     paths = [path for path in (valid.src, valid.tgt, valid.tsv) if path is not None]
-    if all(map(Path.is_file, paths)) and len(TextFile.open(paths[-1])) >= FEWEST_LINES:
+    if all(map(Path.is_file, paths)) and len(TextFile.open(paths[-1])) >= MIN_LINES:
         return paths
     return []
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, get_type_hints
 import click
 
 from bytenmt.architectures.presets import PRESETS
-from bytenmt.config.fields import MOST, Option, option, options_of, shorten
+from bytenmt.config.fields import MAX_COUNT, Option, option, options_of, shorten
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.plugins import load_plugins
 from bytenmt.translation.settings import KEEP, TABLE
@@ -214,7 +214,7 @@ def given_options(
 
 
 def models(
-    metavar: str = "MODEL...", help: str = "", most: int = MOST, least: int = 1
+    metavar: str = "MODEL...", help: str = "", most: int = MAX_COUNT, least: int = 1
 ) -> OptionGroup:
     """Return the argument MODEL and the option -m, whose paths a command's function gets as `runs`.
 
@@ -224,7 +224,7 @@ def models(
     """
     names = metavar.split()[1:]
     n_least = sum(not name.startswith("[") for name in names)
-    n_most = MOST if metavar.endswith("...") else len(names)
+    n_most = MAX_COUNT if metavar.endswith("...") else len(names)
 
     def take(values: dict[str, Any]) -> dict[str, Any]:
         runs = values.pop("runs")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.options import ARCHITECTURES, MACHINE, PresetOptions, command, given_options
 from bytenmt.config.fields import Weight, option, options_of
-from bytenmt.config.schema import TrainConfig
+from bytenmt.config.train_section import TrainConfig
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.reporter import SILENT
 

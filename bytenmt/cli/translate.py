@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from bytenmt import __version__
 from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.files import check_output, resumable_writer, standard_input, stream_of, writer
 from bytenmt.cli.options import FILES, command, models, settings
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from bytenmt.cli.line_filter import OutputFormat
     from bytenmt.decoding.loading import Runtime
     from bytenmt.translation.line_batch import TranslationResult
+    from bytenmt.translation.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,12 +121,14 @@ def translate(
         text = inputs.open_text(input)
     runtime = inputs.load_models(runs, engine)
     translator = Translator.from_runtime(runtime, checked)
-    form = _output_format(answers, runtime, checked.search.n_best, translator.options.beam)
+    form = _output_format(answers, runtime, translator.settings)
     with ExitStack() as stack:
         if output is not None and is_file:
-            out, n_done = stack.enter_context(resumable_writer(output, files.resume))
+            shape = _shape(answers, runtime, translator.settings, settings)
+            out, n_done = stack.enter_context(resumable_writer(output, files.resume, shape))
         else:
-            out, n_done = stack.enter_context(writer(output)), 0
+            out = stack.enter_context(writer(output))
+            n_done = 0
         call: Callable[[Sequence[bytes], int], list[TranslationResult]] = translator.translate_lines
         if files.workers > 1:
             load = partial(Translator.load, *runs, **vars(engine), **settings)
@@ -137,9 +142,31 @@ def translate(
             lines.stream(standard_input())
 
 
-def _output_format(
-    answers: OutputOptions, runtime: Runtime, n_best: int, beam: int
-) -> OutputFormat:
+def _shape(
+    answers: OutputOptions, runtime: Runtime, settings: Settings, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what the lines of an output depend on besides the input, by name."""
+    from bytenmt.decoding.engine_selection import precision_of
+    from bytenmt.translation.settings import KEEP, TABLE, option_name
+
+    spec = runtime.spec
+    precisions = [precision_of(run.precision, spec) for run in runtime.runs]
+    shape: dict[str, Any] = {"bytenmt": __version__}
+    shape["models"] = sorted(run.digest for run in runtime.runs)
+    shape["engine"] = f"{spec.engine} {spec.device} {' '.join(precisions)}"
+    for name in TABLE.keys() - {"max_tokens"}:  # which changes nothing but the speed
+        shape[option_name(name)] = getattr(settings.search, name, getattr(settings, name, None))
+    for name in KEEP:
+        shape[option_name(name)] = given.get(name)
+    if (glossary := given.get("glossary")) is not None:
+        shape["--glossary"] = hashlib.sha256(Path(glossary).read_bytes()).hexdigest()[:16]
+    shape["--reverse"] = None if spec.reverse is None else Path(spec.reverse).resolve()
+    for name, value in vars(answers).items():
+        shape[f"--{name.replace('_', '-')}"] = value
+    return shape
+
+
+def _output_format(answers: OutputOptions, runtime: Runtime, settings: Settings) -> OutputFormat:
     """Return how translations are written. Raises BytenmtError."""
     from bytenmt.cli.line_filter import format_plain
     from bytenmt.cli.output_formats import JsonRecords, describe_flags, n_best_list
@@ -147,6 +174,7 @@ def _output_format(
     from bytenmt.translation.alignment import align_lines
 
     is_json = answers.format == "jsonl"
+    n_best = settings.search.n_best
     if is_json and answers.alignment and not runtime.has_attention:
         raise BytenmtError(
             "--alignment needs a model with attention: leave it out, or use another model"
@@ -155,13 +183,14 @@ def _output_format(
     if is_json:
         links = None
         if answers.alignment:
-            links = partial(align_lines, runtime.make_attention_scorers())
+            scorers = runtime.make_attention_scorers()
+            links = partial(align_lines, scorers, formality=settings.formality)
         form = JsonRecords(n_best, links)
     elif n_best > 1:
         form = n_best_list
     if answers.flag_above is None and not is_json:
         return form
-    judge = Judge.from_runtime(runtime, answers.flag_above, beam=beam)
+    judge = Judge.from_runtime(runtime, answers.flag_above, beam=settings.search.beam)
     CONSOLE.detail(judge.describe())
 
     def write(results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:

@@ -1,8 +1,8 @@
 """Describe a value once: its type with bounds, default and help.
 
 Fields that are declared by `option` become options of commands and keyword arguments of the Python
-interface; the sections of the configuration have their bounds from here, too. Imports nothing
-heavy.
+interface; the sections of the configuration have their bounds from here as well. Imports
+nothing heavy.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from msgspec import Meta
 
 from bytenmt.errors import SettingError, printable
 
-MOST = 10**9  # bytes, lines, updates: more than anybody has
-Count = Annotated[int, Meta(ge=0, le=MOST)]
-Positive = Annotated[int, Meta(ge=1, le=MOST)]
+MAX_COUNT = 10**9  # bytes, lines, updates: more than anybody has
+Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+Positive = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 Fraction = Annotated[float, Meta(ge=0.0, le=1.0)]
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # what TOML, NumPy and PyTorch all take
 Beam = Annotated[int, Meta(ge=1, le=1000)]  # the work of a step grows with its square
@@ -34,12 +34,11 @@ NBytes = Annotated[int, Meta(ge=0, le=10**7)]  # of a text that is sampled
 Port = Annotated[int, Meta(ge=0, le=65535)]
 
 WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false"}
-LONGEST_VALUE = 40  # characters of a value that messages show
+MAX_SHOWN_CHARS = 40  # characters of a value that messages show
 
 
 class Option(NamedTuple):
-    """A setting that is declared once as a field and becomes an option of commands and a keyword
-    argument."""
+    """A setting that is declared once and becomes a command's option and a keyword argument."""
 
     name: str
     kind: Any  # its type with bounds, as msgspec converts to it
@@ -53,18 +52,19 @@ class Option(NamedTuple):
 
     @property
     def long(self) -> str:
-        """The option's name on the command line, as "--beam-size", for messages."""
+        """The option's name on the command line, such as "--beam-size", for messages."""
         by_name = f"--{self.name.replace('_', '-')}"
         return next((flag for flag in self.flags if flag.startswith("--")), by_name)
 
     @property
     def item(self) -> Any:
-        """The type of one value on the command line: `kind` without None, or the item type of a
-        tuple."""
+        """The type of a value on the command line: `kind` without None, or a tuple's item type."""
         if get_origin(self.kind) not in (tuple, Union, UnionType):
             return self.kind
         kinds = [kind for kind in get_args(self.kind) if kind not in (NoneType, Ellipsis)]
-        return kinds[0] if len(kinds) == 1 else self.kind
+        if len(kinds) > 1:
+            return self.kind
+        return kinds[0]
 
     @property
     def is_repeated(self) -> bool:
@@ -72,15 +72,18 @@ class Option(NamedTuple):
         return get_origin(self.kind) is tuple
 
     def convert(self, value: Any, is_text: bool = False) -> Any:
-        """Check a value and return it in the type `kind`. Raises ValueError, which says what was
-        expected.
+        """Check a value and return it in the type `kind`.
 
-        is_text: the value is one text of the command line, from which an `item` is read.
+        Raises ValueError, which says what was expected. is_text: the value is one text of the
+        command line, from which an `item` is read.
         """
         if self.choices and value not in self.choices:
             raise ValueError(f"expected one of {', '.join(self.choices)}")
+        kind = self.kind
+        if is_text:
+            kind = self.item
         try:
-            return msgspec.convert(value, self.item if is_text else self.kind, strict=not is_text)
+            return msgspec.convert(value, kind, strict=not is_text)
         except msgspec.ValidationError as error:
             raise ValueError(explain_mistake(str(error))) from None
 
@@ -92,8 +95,11 @@ def option(default: Any, help: str, *flags: str, **more: Any) -> Any:
 
 @cache
 def options_of(record: type) -> dict[str, Option]:
-    """Return the options that a class declares, by field name: those of a dataclass by `option`,
-    those of a configuration section (a msgspec Struct) by a type with a description."""
+    """Return the options that a class declares, by field name.
+
+    A dataclass declares them by `option`, a configuration section (a msgspec Struct) by a type with
+    a description.
+    """
     hints = get_type_hints(record, include_extras=True)
     if is_dataclass(record):
         return {
@@ -113,8 +119,7 @@ def options_of(record: type) -> dict[str, Option]:
 def check_values(
     values: Mapping[str, Any], options: Mapping[str, Option], shown: Callable[[str], str] = str
 ) -> dict[str, Any]:
-    """Check values by name against the options of these names, and return them in the types of the
-    options.
+    """Check values against the options of their names; return them in the options' types.
 
     Values without an option are returned as they are. shown: turns a name into what messages write.
     Raises SettingError, which names the option, for a wrong value.
@@ -129,12 +134,14 @@ def check_values(
 
 
 def explain_mistake(message: str) -> str:
-    """Rewrite msgspec's message about a wrong value in plain words: "expected a whole number, …"."""
+    """Rewrite msgspec's message about a wrong value: "expected a whole number, …"."""
     words = re.sub("`(int|float|str|bool)`", lambda match: WORDS[match[1]], message)
     return f"{words[0].lower()}{words[1:]}".replace("`", "")
 
 
 def shorten(value: object) -> str:
-    """Return the repr of a value for a message, printable and cut to LONGEST_VALUE (40) characters."""
+    """Return the repr of a value for a message, printable and cut to MAX_SHOWN_CHARS (40)."""
     text = printable(repr(value))
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
+    if len(text) <= MAX_SHOWN_CHARS:
+        return text
+    return f"{text[:MAX_SHOWN_CHARS]}…"

@@ -1,5 +1,7 @@
-"""Merge configurations as nested dictionaries, before they are checked: `--set key=value` over a
-file over a preset."""
+"""Merge configurations as nested dictionaries, before they are checked.
+
+`--set key=value` wins over a file, which wins over a preset.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,7 @@ DILATIONS_OF = {"encoder_layers": "encoder_dilations", "decoder_layers": "decode
 
 
 def assign(tree: dict[str, Any], setting: str) -> None:
-    """Set a value in the nested dictionary `tree`, in place, from the text of a `--set
-    key.path=value`.
+    """Set a value in the nested dictionary `tree`, in place, from a text `key.path=value`.
 
     The value is TOML or a plain word. Raises ConfigError for a text without "=".
     """
@@ -35,7 +36,7 @@ def assign(tree: dict[str, Any], setting: str) -> None:
 def assign_value(tree: dict[str, Any], path: str, value: Any) -> None:
     """Set tree["train"]["lr"] for the path "train.lr", in place; missing sections are made.
 
-    Raises ConfigError where the path goes through a value that is no section.
+    Raises ConfigError where the path goes through a value that is not a section.
     """
     *sections, key = path.strip().split(".")
     for section in sections:
@@ -46,8 +47,7 @@ def assign_value(tree: dict[str, Any], path: str, value: Any) -> None:
 
 
 def merge(tree: dict[str, Any], over: Mapping[str, Any]) -> None:
-    """Update `tree` recursively, in place: values of `over` win, and nested dictionaries are
-    merged."""
+    """Update `tree` in place: values of `over` win, and nested dictionaries are merged."""
     for key, value in over.items():
         if isinstance(value, Mapping):
             if not isinstance(tree.get(key), dict):
@@ -71,7 +71,7 @@ def merge_settings(tree: dict[str, Any], settings: Mapping[str, Any]) -> None:
 
 
 def preset_tree(arch: str, preset: str, source: bool = True) -> dict[str, Any]:
-    """Return the settings of a preset, as "small", for an architecture, as a new nested dictionary.
+    """Return a preset's settings for an architecture, as a new nested dictionary.
 
     source: False for a language model, which has no source. Raises ConfigError for an unknown name.
     """

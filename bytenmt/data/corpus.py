@@ -11,7 +11,7 @@ import numpy as np
 
 from bytenmt.config.fields import Option, Weight, check_values
 from bytenmt.data.pair_files import PairFiles
-from bytenmt.data.text_file import LONGEST_LINE, Indices, Lengths, TextFile
+from bytenmt.data.text_file import MAX_LINE_BYTES, Indices, Lengths, TextFile
 from bytenmt.errors import DataError
 
 
@@ -24,11 +24,12 @@ class CorpusPart(NamedTuple):
 
     @property
     def files(self) -> list[TextFile]:
-        """Return one text per file on disk: both sides, or one for both if they are columns of one
-        table."""
+        """Return one text per file on disk: both sides, or one if they are columns of a table."""
         if self.src is None:
             return [self.tgt]
-        return [self.src] if self.src.data is self.tgt.data else [self.src, self.tgt]
+        if self.src.data is self.tgt.data:
+            return [self.src]
+        return [self.src, self.tgt]
 
     @property
     def name(self) -> str:
@@ -37,7 +38,10 @@ class CorpusPart(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """The line numbers, from 0, of pairs that are not used; one with both faults counts as empty."""
+    """The line numbers, from 0, of pairs that are not used.
+
+    A pair with both faults counts as empty.
+    """
 
     too_long: Indices  # (k,) int64: a side is longer than its limit
     empty: Indices  # (k,) int64: a side has no bytes, or the target only white space
@@ -47,8 +51,7 @@ class LeftOut(NamedTuple):
 class ParallelCorpus:
     """The m sentence pairs of one or more corpora that are used, numbered part after part.
 
-    Empty and too long pairs are left out. All parts have a source or none has. changed: pairs
-    (source, target) by number, from an augmentation, that replace those of the files.
+    Empty and too long pairs are left out. All parts have a source or none has.
     """
 
     parts: tuple[CorpusPart, ...]
@@ -59,6 +62,7 @@ class ParallelCorpus:
     left_out: tuple[LeftOut, ...]  # of each part
     max_source_bytes: int | None  # None: no limit
     max_target_bytes: int | None
+    # pairs (source, target) by number, from an augmentation, that replace those of the files
     changed: Mapping[int, tuple[bytes, bytes]] = field(default_factory=dict)
 
     @classmethod
@@ -81,7 +85,9 @@ class ParallelCorpus:
             if pair.tsv is not None:
                 parts.append(CorpusPart(*TextFile.open(pair.tsv).split(), pair.weight))
             elif pair.tgt is not None:
-                source = None if pair.src is None else TextFile.open(pair.src)
+                source = None
+                if pair.src is not None:
+                    source = TextFile.open(pair.src)
                 parts.append(CorpusPart(source, TextFile.open(pair.tgt), pair.weight))
         return cls._from_parts(parts, max_source_bytes, max_target_bytes)
 
@@ -94,11 +100,10 @@ class ParallelCorpus:
         max_target_bytes: int | None = None,
         keep_empty: bool = False,
     ) -> "ParallelCorpus":
-        """Pair line i of one text with line i of the other. Raises DataError where their line
-        counts differ.
+        """Pair line i of one text with line i of the other.
 
-        src: None for no source; limits: of open_all; keep_empty: keep pairs with an empty side,
-        too, for scoring line by line.
+        src: None for no source; limits: see open_all; keep_empty: keep pairs with an empty side,
+        too, for scoring line by line. Raises DataError where the line counts differ.
         """
         return cls._from_parts(
             [CorpusPart(src, tgt, 1.0)], max_source_bytes, max_target_bytes, keep_empty
@@ -115,27 +120,24 @@ class ParallelCorpus:
         if len({src is None for src, _, _ in parts}) != 1:
             names = ", ".join(part.name for part in parts)
             raise DataError(f"{names}: a corpus needs files, all with a source or all without one")
-        lines, sources, targets, left_out = [], [], [], []
+        lines = []
+        sources = []
+        targets = []
+        left_out = []
         for src, tgt, _ in parts:
-            if src is not None and len(src) != len(tgt):
-                raise DataError(
-                    f"{src.path} has {len(src)} lines and {tgt.path} has {len(tgt)}: "
-                    f"line i of one must translate line i of the other"
-                )
-            source_lengths = np.zeros(len(tgt), np.int32) if src is None else src.lengths
+            source_lengths = _source_lengths(src, tgt)
             is_empty = np.zeros(len(tgt), np.bool_)
             if not keep_empty:
-                is_empty = (
-                    tgt.lengths == 0 if src is None else (src.lengths == 0) | (tgt.lengths == 0)
-                )
+                is_empty = tgt.lengths == 0
+                if src is not None:
+                    is_empty |= source_lengths == 0
                 is_empty[_white_lines(tgt)] = True
-            is_long = source_lengths > (max_source_bytes or LONGEST_LINE)
-            is_long |= tgt.lengths > (max_target_bytes or LONGEST_LINE)
+            is_long = source_lengths > (max_source_bytes or MAX_LINE_BYTES)
+            is_long |= tgt.lengths > (max_target_bytes or MAX_LINE_BYTES)
             used = np.flatnonzero(~(is_empty | is_long))
-            all_used = len(used) == len(tgt)  # then nothing is copied
             lines.append(used.astype(np.int32))
-            sources.append(source_lengths if all_used else source_lengths[used])
-            targets.append(tgt.lengths if all_used else tgt.lengths[used])
+            sources.append(_chosen(source_lengths, used))
+            targets.append(_chosen(tgt.lengths, used))
             left_out.append(LeftOut(np.flatnonzero(is_long & ~is_empty), np.flatnonzero(is_empty)))
         return cls(
             parts=tuple(parts),
@@ -158,7 +160,7 @@ class ParallelCorpus:
 
     @property
     def src(self) -> TextFile | None:
-        """The source text of a corpus of one part, None without one; more parts are a ValueError."""
+        """The source text of a corpus, or None; ValueError unless there is a single part."""
         (part,) = self.parts
         return part.src
 
@@ -194,13 +196,36 @@ class ParallelCorpus:
             n_empty = sum(len(out.empty) for out in self.left_out)
             n_long = sum(len(out.too_long) for out in self.left_out)
             raise DataError(
-                f"{self.parts[-1].tgt.path}: no pair is left of {n_empty + n_long} lines ({n_empty} empty,"
-                f" {n_long} too long): check the text, or raise max_source_bytes and max_target_bytes"
+                f"{self.parts[-1].tgt.path}: no pair is left of {n_empty + n_long} lines"
+                f" ({n_empty} empty, {n_long} too long): check the text, or raise"
+                " max_source_bytes and max_target_bytes"
             )
 
 
+def _source_lengths(src: TextFile | None, tgt: TextFile) -> Lengths:
+    """Return the bytes of each source, 0 without a source. Raises DataError for unequal counts."""
+    if src is None:
+        return np.zeros(len(tgt), np.int32)
+    if len(src) != len(tgt):
+        raise DataError(
+            f"{src.path} has {len(src)} lines and {tgt.path} has {len(tgt)}: "
+            f"line i of one must translate line i of the other"
+        )
+    return src.lengths
+
+
+def _chosen(lengths: Lengths, used: Indices) -> Lengths:
+    """Return the lengths of the used lines; if all lines are used, nothing is copied."""
+    if len(used) == len(lengths):
+        return lengths
+    return lengths[used]
+
+
 def _concatenate(arrays: Sequence[Lengths]) -> Lengths:
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+    """Return arrays one after another; a single one is not copied."""
+    if len(arrays) == 1:
+        return arrays[0]
+    return np.concatenate(arrays)
 
 
 def _white_lines(text: TextFile) -> Indices:

@@ -14,17 +14,24 @@ from typing import NamedTuple
 import numpy as np
 
 from bytenmt.data import bucketing
-from bytenmt.data.bucketing import LONGEST, Counts, Entries, Indices, Lengths, RandomState
+from bytenmt.data.bucketing import (
+    LONGEST_BYTES,
+    UNIT_FACTOR,
+    Counts,
+    Entries,
+    Indices,
+    Lengths,
+    RandomState,
+)
 from bytenmt.splitmix import mixed
 
-MOST_PAIRS = 2**31 - 1  # of an epoch, repeated ones counted each time
-EXACT_BITS = (
-    9  # lengths below 2 ** 9 have cells of their own; longer ones share, two in a thousand apart
-)
+MAX_PAIRS = 2**31 - 1  # of an epoch, repeated ones counted each time
+# Lengths below 2 ** EXACT_BITS have cells of their own; longer ones share, two in a thousand apart.
+EXACT_BITS = 9
 
 
 class EpochPlan(NamedTuple):
-    """The batches of an epoch, as indices of a corpus' pairs, and the order in which they are used."""
+    """The batches of an epoch, as indices of a corpus' pairs, and the order of their use."""
 
     order: Counts  # (k,) int32: indices of the corpus' pairs, sorted by length, batch after batch
     bounds: Indices  # (n_batches + 1,) int64: batch b has order[bounds[b] : bounds[b + 1]]
@@ -37,8 +44,7 @@ class EpochPlan(NamedTuple):
         return len(self.sequence)
 
     def batch(self, index: int) -> Indices:
-        """Return the indices of the corpus' pairs in the batch that is used as number `index`, (n,)
-        int64."""
+        """Return the corpus' pairs in the batch that is used as number `index`, (n,) int64."""
         place = self.sequence[index]
         return self.order[self.bounds[place] : self.bounds[place + 1]].astype(np.int64)
 
@@ -61,18 +67,21 @@ def epoch_plan(
     batch alone. Which pairs meet is drawn anew in every epoch, and so is the batches' order.
     bounds (n_parts + 1,) int64, weights (n_parts,): each of the pairs bounds[p] to bounds[p + 1] -
     1 occurs floor(weights[p]) times, and a random share of them, the weight's fraction, once more;
-    None: once. Raises ValueError for more than MOST_PAIRS.
+    None: once. Raises ValueError for more than MAX_PAIRS.
     """
     state = np.array([mixed(mixed(seed) + epoch)], np.uint64)
     copies = _copies(bounds, weights, state)
     if len(target_lengths) == 0 or (len(copies) and not copies.any()):
-        nothing = np.zeros(0, np.int64)
         return EpochPlan(
-            np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros((0, 2), np.int64), nothing
+            order=np.zeros(0, np.int32),
+            bounds=np.zeros(1, np.int64),
+            shapes=np.zeros((0, 2), np.int64),
+            sequence=np.zeros(0, np.int64),
         )
-    max_tokens, end = min(max_tokens, MOST_PAIRS), int(source_lengths.max() > 0)
+    max_tokens = min(max_tokens, MAX_PAIRS)
+    end = int(source_lengths.max() > 0)
     entries = _entries(source_lengths, target_lengths, copies, end, max_tokens, state)
-    # Else the batches would be cut at the same lengths in every epoch.
+    # With a fixed budget the batches would be cut at the same lengths in every epoch.
     first = 1 + bucketing.random_below(state, max_tokens)
     order, cuts, shapes = bucketing.cut_batches(
         entries, source_lengths, target_lengths, end, max_tokens, first
@@ -93,11 +102,14 @@ def _entries(
     target_keys, target_values = _keys(int(target.max()), 1)
     counts = np.zeros((len(target_values), len(source_values)), np.int32)
     bucketing.count_cells(source, target, copies, source_keys, target_keys, counts)
-    # Other strips in every epoch; what they pad is flat around the least.
-    factor = bucketing.PLAIN // 4 + bucketing.random_below(state, bucketing.PLAIN)
+    # Strips differ from epoch to epoch; near the best factor their padding hardly changes.
+    factor = UNIT_FACTOR // 4 + bucketing.random_below(state, UNIT_FACTOR)
     strip_of, n_strips = bucketing.cut_strips(counts, source_values, target_values, budget, factor)
     places = bucketing.first_places(counts, strip_of, n_strips)
-    entries = np.empty(int(copies.sum(dtype=np.int64)) if len(copies) else len(target), np.uint64)
+    n_entries = len(target)
+    if len(copies):
+        n_entries = int(copies.sum(dtype=np.int64))
+    entries = np.empty(n_entries, np.uint64)
     rows = strip_of[target_keys] * np.int32(len(source_values))
     bucketing.scatter(source, target, copies, source_keys, rows, places, entries)
     bucketing.shuffle_cells(entries, places, len(source_values), state)
@@ -110,29 +122,28 @@ def _copies(bounds: Indices | None, weights: Sequence[float] | None, state: Rand
         return np.zeros(0, np.int32)
     sizes = np.diff(bounds).tolist()
     n_drawn = sum(math.ceil(weight) * size for weight, size in zip(weights, sizes, strict=True))
-    if n_drawn > MOST_PAIRS:
+    if n_drawn > MAX_PAIRS:
         raise ValueError(
-            f"{n_drawn} pairs an epoch, expected at most {MOST_PAIRS}: lower the weights"
+            f"{n_drawn} pairs an epoch, expected at most {MAX_PAIRS}: lower the weights"
         )
-    whole = np.array([math.floor(weight) for weight in weights], np.int64)
-    # A random number before the cut: in the mean over the epochs the share is exact.
-    extra = np.array(
-        [
-            int((weight - math.floor(weight)) * size + int(bucketing.next_random(state)) / 2**64)
-            for weight, size in zip(weights, sizes, strict=True)
-        ],
-        np.int64,
+    whole = [math.floor(weight) for weight in weights]
+    extra = []
+    for weight, size in zip(weights, sizes, strict=True):
+        # A random number before the cut: in the mean over the epochs the share is exact.
+        below_one = int(bucketing.next_random(state)) / 2**64
+        extra.append(int((weight - math.floor(weight)) * size + below_one))
+    return bucketing.draw_copies(
+        bounds, np.array(whole, np.int64), np.array(extra, np.int64), state
     )
-    return bucketing.draw_copies(bounds, whole, extra, state)
 
 
 def _keys(longest: int, end: int) -> tuple[Counts, Indices]:
-    """Map lengths to a scale that is exact for short ones and ends at LONGEST.
+    """Map lengths to a scale that is exact for short ones and ends at LONGEST_BYTES.
 
-    Returns the key of each length without EOS (min(longest, LONGEST) + 1,) int32, and for each key
-    the longest length, with EOS, that has it (n_keys,) int64.
+    Returns the key of each length without EOS (min(longest, LONGEST_BYTES) + 1,) int32, and for
+    each key the longest length, with EOS, that has it (n_keys,) int64.
     """
-    lengths = np.arange(min(longest, LONGEST) + 1) + end
+    lengths = np.arange(min(longest, LONGEST_BYTES) + 1) + end
     shift = np.maximum(np.frexp(lengths.astype(np.float64))[1] - EXACT_BITS, 0)
     keys = (lengths >> shift) + (shift << (EXACT_BITS - 1))
     values = np.zeros(int(keys[-1]) + 1, np.int64)

@@ -10,7 +10,7 @@ from bytenmt.config.fields import Weight
 
 
 class PairFiles(Struct, frozen=True, omit_defaults=True):
-    """The files of one corpus: src and tgt, tgt alone for a model without a source, or tsv alone."""
+    """The files of a corpus: src and tgt, tgt alone for a model without a source, or tsv alone."""
 
     src: Path | None = None  # the sources, one a line
     tgt: Path | None = None  # the targets, one a line
@@ -21,3 +21,15 @@ class PairFiles(Struct, frozen=True, omit_defaults=True):
     def has_source(self) -> bool:
         """True if there are sources: a file of them, or a table."""
         return self.src is not None or self.tsv is not None
+
+    def without_folders(self) -> PairFiles:
+        """Return the names of the files without their folders."""
+        return PairFiles(
+            _file_name(self.src), _file_name(self.tgt), _file_name(self.tsv), self.weight
+        )
+
+
+def _file_name(path: Path | None) -> Path | None:
+    if path is None:
+        return None
+    return Path(path.name)

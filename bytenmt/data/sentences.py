@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 UNKNOWN_LANGUAGE = ("en", "de")  # a boundary must then be one by the rules of both
-CONTEXT = 32  # characters before a boundary that the rules look at
+CONTEXT_CHARS = 32  # before a boundary, which the rules look at
 TERMINATORS_WITHOUT_SPACE = "。！？｡"  # no white space follows them
 # Abbreviations that sentencex lacks, and those that stand before a number.
 ABBREVIATIONS = {
@@ -30,24 +30,24 @@ ORDINAL = {
     "de": re.compile(r"(?<![\d.,:])(?<!\.\s)\d{1,2}\.\Z"),
     "ko": re.compile(r"(?<![\d.,])\d{1,4}\.\Z"),
 }
-NUMBERED = re.compile(r"[\s\d.()]*\Z")  # an item number, as "2.", is no sentence
+NUMBERED = re.compile(r"[\s\d.()]*\Z")  # an item number, such as "2.", is not a sentence
 ELLIPSIS = re.compile(r"(?:\.\.\.|…)\Z")
 CLOSING_QUOTES = "\"'”’»」』"
-# A sign at least four times, with or without spaces, as ____ and . . . . . in forms and tables of
-# contents.
+# A sign at least four times, with or without spaces, such as ____ and . . . . . in forms and tables
+# of contents.
 REPEATED_SIGN = re.compile(r"([^\w\s]|_)(?: ?\1){3,}")
 LIST_MARK = re.compile(r"\s*(?:[-*+>•·‣◦▪–—]|#{1,6})(?=\s)")  # at the beginning of a line
 WITH_ITS_SENTENCE = "!?！？"  # of a repeated sign after a word, the first one
 BOX_DRAWING = ("\u2500", "\u259f")
-LANGUAGE_SUFFIX = re.compile(r"\.(?!gz|xz)[a-z]{2}")  # of a file name, as train.de.gz
+LANGUAGE_SUFFIX = re.compile(r"\.(?!gz|xz)[a-z]{2}")  # of a file name, such as train.de.gz
 
 
 def sentence_ends(line: str, languages: Sequence[str] = UNKNOWN_LANGUAGE) -> list[int]:
-    """Split a line into sentences: return the offset in characters where each of them ends, but for
-    the last, before the white space that follows.
+    """Split a line into sentences: return the offset in characters where each of them ends.
 
-    languages: codes, as "en"; with several, an end must be one in each of them. Takes time linear
-    in the line.
+    An end stands before the white space that follows; that of the last sentence is left out.
+    languages: codes, such as "en"; with several, an end must be one in each of them. Takes time
+    linear in the line.
 
     >>> line = "Dr. Smith came. He sat down."
     >>> [line[:end] for end in sentence_ends(line, ["en"])]
@@ -60,7 +60,9 @@ def _ends(line: str, language: str) -> list[int]:
     """Return the ends of sentences by the rules of one language."""
     from sentencex import segment
 
-    ends, begin, position = list[int](), 0, 0
+    ends: list[int] = []
+    begin = 0
+    position = 0
     for sentence in segment(language, line):
         position += len(sentence)
         text = sentence.rstrip()
@@ -68,17 +70,20 @@ def _ends(line: str, language: str) -> list[int]:
         if position < len(line) and text and _is_end(line, begin, end, position, language):
             ends.append(end)
             begin = position
-    return ends if position == len(line) else []
+    if position != len(line):
+        return []
+    return ends
 
 
 def _is_end(line: str, begin: int, end: int, after: int, language: str) -> bool:
     """Return whether a sentence from `begin` ends at `end`. after: where the next character is."""
-    before, next_character = line[max(begin, end - CONTEXT) : end], line[after]
+    before = line[max(begin, end - CONTEXT_CHARS) : end]
+    next_character = line[after]
     if after == end and before[-1] not in TERMINATORS_WITHOUT_SPACE:
         return False
     if next_character.islower():
         return False
-    if len(before) < CONTEXT and NUMBERED.match(before):
+    if len(before) < CONTEXT_CHARS and NUMBERED.match(before):
         return False
     if next_character.isdigit() and BEFORE_A_NUMBER.search(before):
         return False
@@ -92,20 +97,23 @@ def _is_end(line: str, begin: int, end: int, after: int, language: str) -> bool:
 
 
 def ends_at_signs(line: str) -> list[int]:
-    """Split a line at signs that no translation changes: return the offsets in characters where a
-    list mark ends, where the text before each repeated sign ends, and where the repeated sign ends.
+    """Split a line at signs that no translation changes: return offsets in characters.
 
-    A list mark is one such as "-", "•" or "##" at the beginning of the line. A repeated sign is one
-    sign at least four times, with or without single spaces between; of repeated "!" and "?" after a
-    word, the first one belongs to the text before. As in sentence_ends, an end stands before the
-    white space that follows, and the end of the line is left out.
+    They are those where a list mark ends, where the text before each repeated sign ends, and where
+    the repeated sign ends. A list mark is one such as "-", "•" or "##" at the beginning of the
+    line. A repeated sign is one sign at least four times, with or without single spaces between; of
+    repeated "!" and "?" after a word, the first one belongs to the text before. As in
+    sentence_ends, an end stands before the white space that follows, and the end of the line is
+    left out.
 
     >>> line = "- Name: ________ Really????"
     >>> [line[:end] for end in ends_at_signs(line)]
     ['-', '- Name:', '- Name: ________', '- Name: ________ Really?']
     """
+    ends = []
     mark = LIST_MARK.match(line)
-    ends = [mark.end()] if mark else []
+    if mark:
+        ends.append(mark.end())
     for match in REPEATED_SIGN.finditer(line):
         if not is_sign(match[1]):
             continue
@@ -119,8 +127,7 @@ def ends_at_signs(line: str) -> list[int]:
 
 
 def is_sign(character: str) -> bool:
-    """Return whether a character is punctuation, an ASCII symbol such as "+", or a box-drawing
-    character."""
+    """Return whether a character is punctuation, an ASCII symbol or a box-drawing character."""
     if character.isascii():
         return character in string.punctuation
     low, high = BOX_DRAWING
@@ -128,15 +135,19 @@ def is_sign(character: str) -> bool:
 
 
 def languages_of_files(names: Iterable[str | PurePath]) -> tuple[str, ...]:
-    """Guess the language of texts by the names of their files, as train.en or train.de.gz: return
-    its code, or UNKNOWN_LANGUAGE if the names tell none or several."""
-    codes = set()
-    for name in names:
-        suffixes = PurePath(name).suffixes
-        codes.add(
-            next(
-                (suffix[1:] for suffix in reversed(suffixes) if LANGUAGE_SUFFIX.fullmatch(suffix)),
-                "",
-            )
-        )
-    return tuple(codes) if len(codes) == 1 and "" not in codes else UNKNOWN_LANGUAGE
+    """Guess the language of texts by the names of their files, such as train.en or train.de.gz.
+
+    Returns its code, or UNKNOWN_LANGUAGE if the names tell none or several.
+    """
+    codes = {_language_of_file(name) for name in names}
+    if len(codes) != 1 or "" in codes:
+        return UNKNOWN_LANGUAGE
+    return tuple(codes)
+
+
+def _language_of_file(name: str | PurePath) -> str:
+    """Return the code of a language that a name ends with, "" if there is none."""
+    for suffix in reversed(PurePath(name).suffixes):
+        if LANGUAGE_SUFFIX.fullmatch(suffix):
+            return suffix[1:]
+    return ""

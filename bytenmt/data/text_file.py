@@ -20,75 +20,58 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.errors import DataError
-from bytenmt.utf8 import BYTE_ORDER_MARK, repair
+from bytenmt.utf8 import BYTE_ORDER_MARK, CARRIAGE_RETURN, NEWLINE, TAB, repair
 
 Bytes = npt.NDArray[np.uint8]
 Lengths = npt.NDArray[np.int32]
 Indices = npt.NDArray[np.int64]
 
-NEWLINE, RETURN, TAB = 0x0A, 0x0D, 0x09
-PIECE = 1 << 18  # bytes that are scanned together
-LONGEST_LINE = 2**31 - 1  # bytes, what an int32 can hold
+PIECE_BYTES = 1 << 18  # bytes that are scanned together
+MAX_LINE_BYTES = 2**31 - 1  # what an int32 can hold
 PACKINGS = {".gz", ".xz", ".zst"}
 OTHER_PACKINGS = {".bz2", ".zip", ".7z", ".lz4", ".rar", ".tar", ".tgz"}
-MOST_INVALID = 0.5  # share of lines above which a text is taken to be in another encoding
-MOST_ZEROS = 0.2  # share of zero bytes above which it is taken to be UTF-16: English has 0.5
+MAX_INVALID_SHARE = 0.5  # of lines, above which a text is taken to be in another encoding
+MAX_ZERO_SHARE = 0.2  # of zero bytes, above which it is taken to be UTF-16: English has 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class TextFile:
-    """A text file as its bytes in memory and the place of each line; invalid UTF-8 has been
-    repaired.
-
-    data (size,) uint8: the whole file, a memory map where it is plain and valid.
-    starts (n,) int64: where each line begins in data.
-    lengths (n,) int32: bytes of each line without its line end.
-    repaired (k,) int64: the numbers, from 1, of the repaired lines.
-    """
+    """A text file as its bytes in memory and the place of each line; invalid UTF-8 is repaired."""
 
     path: Path
-    data: Bytes
-    starts: Indices
-    lengths: Lengths
-    repaired: Indices
+    data: Bytes  # (size,) uint8: the whole file, a memory map where it is plain and valid
+    starts: Indices  # (n,) int64: where each line begins in data
+    lengths: Lengths  # (n,) int32: bytes of each line without its line end
+    repaired: Indices  # (k,) int64: the numbers, from 1, of the repaired lines
 
     @classmethod
     def open(cls, path: str | Path) -> "TextFile":
-        """Open a file, plain or packed, or a named pipe. Raises DataError if it is not a readable
-        text."""
+        """Open a file, plain or packed, or a named pipe. Raises DataError if it is not text."""
         return cls.from_bytes(read_bytes(Path(path)), path)
 
     @classmethod
     def from_bytes(cls, content: bytes | Bytes, path: str | Path) -> "TextFile":
-        """Find the lines of bytes in memory and replace invalid UTF-8 by U+FFFD. `path` only names
-        the text in messages. Raises DataError."""
+        """Find the lines of bytes in memory and replace invalid UTF-8 by U+FFFD.
+
+        path: only names the text in messages. Raises DataError.
+        """
         data = np.frombuffer(content, np.uint8) if isinstance(content, bytes) else content
-        first = (
-            len(BYTE_ORDER_MARK) if bytes(data[: len(BYTE_ORDER_MARK)]) == BYTE_ORDER_MARK else 0
-        )
+        first = 0
+        if data[: len(BYTE_ORDER_MARK)].tobytes() == BYTE_ORDER_MARK:
+            first = len(BYTE_ORDER_MARK)
         starts, lengths = _find_lines(data, first)
-        if lengths.max(initial=0) > LONGEST_LINE:
+        if lengths.max(initial=0) > MAX_LINE_BYTES:
             raise DataError(
-                f"{path}, line {lengths.argmax() + 1} has over {LONGEST_LINE} bytes: cut it"
+                f"{path}, line {lengths.argmax() + 1} has over {MAX_LINE_BYTES} bytes: cut it"
             )
         invalid = _find_invalid_lines(data, starts, lengths)
         if len(invalid):
-            pieces, end = [], 0
-            for begin, length in zip(
-                starts[invalid].tolist(), lengths[invalid].tolist(), strict=True
-            ):
-                pieces += [
-                    data[end:begin].tobytes(),
-                    repair(data[begin : begin + length].tobytes()),
-                ]
-                end = begin + length
-            data = np.frombuffer(b"".join([*pieces, data[end:].tobytes()]), np.uint8)
+            data = _repaired(data, starts[invalid], lengths[invalid])
             starts, lengths = _find_lines(data, first)
         return cls(Path(path), data, starts, lengths.astype(np.int32), invalid + 1)
 
     def split(self) -> "tuple[TextFile, TextFile]":
-        """Split lines `source TAB target` into a text of the sources and one of the targets,
-        without a copy.
+        """Split lines `source TAB target` into a text of sources and one of targets, not copied.
 
         What follows a second tab belongs to neither; an empty line is an empty pair. `repaired` of
         both has the repaired lines of the table. Raises DataError for a line without a tab.
@@ -96,64 +79,87 @@ class TextFile:
         ends = self.starts + self.lengths
         tabs = np.append(_positions(self.data, TAB), np.array([len(self.data)] * 2))
         first = np.searchsorted(tabs[:-1], self.starts)
-        first_tabs, second_tabs = np.minimum(tabs[first], ends), np.minimum(tabs[first + 1], ends)
+        first_tabs = np.minimum(tabs[first], ends)
+        second_tabs = np.minimum(tabs[first + 1], ends)
         without_tab = np.flatnonzero((first_tabs == ends) & (self.lengths > 0))
         if len(without_tab):
             raise DataError(
-                f"{self.path}, line {without_tab[0] + 1} has no tab: expected a source, a tab and a target"
+                f"{self.path}, line {without_tab[0] + 1} has no tab:"
+                " expected a source, a tab and a target"
             )
         targets = np.minimum(first_tabs + 1, ends)
-        source = replace(self, lengths=(first_tabs - self.starts).astype(np.int32))
-        return source, replace(
-            self, starts=targets, lengths=(second_tabs - targets).astype(np.int32)
-        )
+        source_lengths = (first_tabs - self.starts).astype(np.int32)
+        target_lengths = (second_tabs - targets).astype(np.int32)
+        source = replace(self, lengths=source_lengths)
+        return source, replace(self, starts=targets, lengths=target_lengths)
 
     def __len__(self) -> int:
         return len(self.starts)
 
     def line(self, index: int) -> bytes:
         """Return line `index`, from 0, without its line end."""
-        start, length = int(self.starts[index]), int(self.lengths[index])
-        return self.data[start : start + length].tobytes()
+        start = int(self.starts[index])
+        return self.data[start : start + int(self.lengths[index])].tobytes()
 
     def __iter__(self) -> Iterator[bytes]:
         return (self.line(index) for index in range(len(self)))
 
     def require_lines(self) -> None:
-        """Raise DataError if there is no line at all, or the text is in another encoding than
-        UTF-8."""
+        """Raise DataError if there is no line at all, or the encoding is not UTF-8."""
         if not len(self):
             raise DataError(
                 f"{self.path} is empty: expected a text file with one sentence per line"
             )
-        check_encoding(self.path, len(self.repaired), len(self), self.data[:PIECE].tobytes())
+        sample = self.data[:PIECE_BYTES].tobytes()
+        check_encoding(self.path, len(self.repaired), len(self), sample)
 
 
 def _positions(data: Bytes, byte: int) -> Indices:
     """Return where a byte occurs."""
-    places = [i + np.flatnonzero(data[i : i + PIECE] == byte) for i in range(0, len(data), PIECE)]
-    return np.concatenate([np.zeros(0, np.int64), *places])
+    places = [np.zeros(0, np.int64)]
+    for begin in range(0, len(data), PIECE_BYTES):
+        places.append(begin + np.flatnonzero(data[begin : begin + PIECE_BYTES] == byte))
+    return np.concatenate(places)
 
 
 def _find_lines(data: Bytes, first: int) -> tuple[Indices, Indices]:
     """Return where lines begin, the first one at `first`, and their lengths without line ends."""
     ends = _positions(data, NEWLINE)
     n_ended = len(ends)
-    if (ends[-1] + 1 if n_ended else first) < len(data):
+    begin = first
+    if n_ended:
+        begin = ends[-1] + 1
+    if begin < len(data):  # a line without an end
         ends = np.append(ends, len(data))
-    starts = np.concatenate([[first], ends[:-1] + 1]) if len(ends) else ends
+    starts = ends
+    if len(ends):
+        starts = np.concatenate([[first], ends[:-1] + 1])
     lengths = ends - starts
-    lengths[:n_ended] -= (lengths[:n_ended] > 0) & (data[ends[:n_ended] - 1] == RETURN)
+    lengths[:n_ended] -= (lengths[:n_ended] > 0) & (data[ends[:n_ended] - 1] == CARRIAGE_RETURN)
     return starts, lengths
 
 
+def _repaired(data: Bytes, starts: Indices, lengths: Indices) -> Bytes:
+    """Return a copy of a text with some lines repaired. starts, lengths (k,): of these lines."""
+    pieces = []
+    end = 0
+    for begin, length in zip(starts.tolist(), lengths.tolist(), strict=True):
+        pieces.append(data[end:begin].tobytes())
+        end = begin + length
+        pieces.append(repair(data[begin:end].tobytes()))
+    pieces.append(data[end:].tobytes())
+    return np.frombuffer(b"".join(pieces), np.uint8)
+
+
 def _find_invalid_lines(data: Bytes, starts: Indices, lengths: Indices) -> Indices:
-    """Return the lines that are not UTF-8: many are checked together, and each alone where that
-    fails."""
+    """Return the lines that are not UTF-8.
+
+    Many lines are checked together, and each alone where that fails.
+    """
     invalid: list[int] = []
     begin = 0
     while begin < len(starts):
-        end = max(begin + 1, int(np.searchsorted(starts, starts[begin] + PIECE)))
+        end = max(begin + 1, int(np.searchsorted(starts, starts[begin] + PIECE_BYTES)))
         if not _is_valid(data[starts[begin] : starts[end - 1] + lengths[end - 1]]):
             lines = range(begin, end)
             invalid += [k for k in lines if not _is_valid(data[starts[k] : starts[k] + lengths[k]])]
@@ -172,19 +178,17 @@ def _is_valid(data: Bytes) -> bool:
 def check_encoding(name: object, n_invalid: int, n_lines: int, sample: bytes) -> None:
     """Raise DataError if so many lines are not UTF-8 that the text must be in another encoding.
 
-    name: of the text, for the message; sample: its beginning, raw or repaired, which tells UTF-16.
+    name: of the text, for the message; sample: its beginning, raw or repaired, by which UTF-16 is
+    recognised.
     """
-    marks = BOM_UTF16_BE, BOM_UTF16_LE, repair(BOM_UTF16_LE)
-    is_utf16 = sample.count(0) > MOST_ZEROS * len(sample) or sample.startswith(marks)
-    if is_utf16 or n_invalid > MOST_INVALID * n_lines:
+    marks = (BOM_UTF16_BE, BOM_UTF16_LE, repair(BOM_UTF16_LE))
+    problem = f"{name} is not UTF-8 ({n_invalid:,} of {n_lines:,} lines): convert it by"
+    if sample.count(0) > MAX_ZERO_SHARE * len(sample) or sample.startswith(marks):
+        raise DataError(f"{problem} `iconv -f UTF-16 -t UTF-8`")
+    if n_invalid > MAX_INVALID_SHARE * n_lines:
         raise DataError(
-            f"{name} is not UTF-8 ({n_invalid:,} of {n_lines:,} lines): convert it by"
-            f" `iconv -f {'UTF-16' if is_utf16 else 'ENCODING'} -t UTF-8`"
-            + (
-                ""
-                if is_utf16
-                else ", whatever its ENCODING is, such as CP949 (Korean) or CP1252 (Western)"
-            )
+            f"{problem} `iconv -f ENCODING -t UTF-8`, whatever its ENCODING is, such as CP949"
+            " (Korean) or CP1252 (Western)"
         )
 
 
@@ -194,14 +198,15 @@ def repair_warning(name: object, n_repaired: int, n_lines: int) -> str:
 
 
 def stored_path(path: Path) -> str:
-    """Return the absolute path of a file as a text for JSON, with U+FFFD for bytes that are not
-    UTF-8."""
+    """Return the absolute path of a file for JSON, with U+FFFD for bytes that are not UTF-8."""
     return os.fsencode(path.resolve()).decode("utf-8", "replace")
 
 
 def read_bytes(path: Path) -> Bytes:
-    """Return the bytes of a file or a named pipe as (size,) uint8: a memory map of a plain file,
-    else a copy in memory, decompressed. Raises DataError."""
+    """Return the bytes of a file or a named pipe as (size,) uint8.
+
+    They are a memory map of a plain file, else a copy in memory, decompressed. Raises DataError.
+    """
     try:
         if is_packed(path) or path.is_fifo() or path.stat().st_size == 0:  # which cannot be mapped
             return np.frombuffer(bytearray().join(pieces_of(path)), np.uint8)
@@ -212,8 +217,7 @@ def read_bytes(path: Path) -> Bytes:
 
 
 def pieces_of(path: Path, size: int = 1 << 16) -> Iterator[bytes]:
-    """Yield the bytes of a file or a pipe, decompressed where it is packed, in pieces of at most
-    `size`.
+    """Yield the bytes of a file or a pipe, decompressed, in pieces of at most `size` bytes.
 
     Raises DataError, also for a packed file whose library finds it damaged or cut off.
     """
@@ -232,8 +236,10 @@ def is_packed(path: Path) -> bool:
 
 
 def _open(path: Path) -> Any:
-    """Open a file of bytes, decompressed where its name says that it is packed. Raises OSError,
-    also for packings that are not supported."""
+    """Open a file of bytes, decompressed where its name says that it is packed.
+
+    Raises OSError, also for packings that are not supported.
+    """
     if path.suffix in OTHER_PACKINGS:
         raise OSError(errno.EINVAL, "unpack it, or pack it as .gz, .xz or .zst")
     if path.suffix == ".gz":

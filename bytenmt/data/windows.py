@@ -1,5 +1,4 @@
-"""Texts as streams of bytes: which windows of them a language model learns from, and in which
-order.
+"""Texts as streams of bytes: the windows of them that a language model learns from, in order.
 
 All bytes are data; there are no lines. BOS opens a stream, nothing ends it. An epoch is drawn from
 the seed and its number only, so that a run can resume at any batch.
@@ -20,28 +19,24 @@ Indices = npt.NDArray[np.int64]
 
 
 class WindowBatch(NamedTuple):
-    """A batch for a language model, or one process' share of it: n pieces of the text, t bytes
-    each."""
+    """A batch for a language model, or one process' share of it: n pieces of t bytes of text."""
 
     read: Bytes  # (n, t) uint8: the model's input, the byte before each of truth, or BOS
     truth: Bytes  # (n, t) uint8: the bytes to be predicted
-    skipped: (
-        Indices  # (n,) int64: bytes at the beginning of each row that are context and have no loss
-    )
+    # (n,) int64: bytes at the beginning of each row that are context and have no loss
+    skipped: Indices
     # whether a recurrent model starts anew, instead of with its states after the last batch
     fresh: bool
     epoch_batches: int = 0  # the number of batches in the epoch
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """Return the numbers of Batch.counts: 0 sentences, the bytes that have a loss, 0 source
-        bytes."""
+        """The numbers of Batch.counts: 0 sentences, the bytes that have a loss, 0 source bytes."""
         return 0, self.truth.size - int(self.skipped.sum()), 0
 
 
 class Streams:
-    """Texts one after another, from which windows are cut at any position; after the last comes the
-    first."""
+    """Texts in a circle, from which windows are cut at any position."""
 
     def __init__(self, texts: Sequence[Bytes]) -> None:
         """texts: (size,) uint8 each, at least one byte."""
@@ -59,14 +54,14 @@ class Streams:
         """
         rows = [self._bytes(start - 1, width + 1) for start in starts.tolist()]
         both = np.stack(rows) if rows else np.zeros((0, width + 1), np.uint8)
-        read, truth = both[:, :-1].copy(), both[:, 1:]
+        read = both[:, :-1].copy()
         for begin in [0, *self.ends[:-1].tolist()]:
             column = (begin - starts) % self.n_bytes
             inside = np.flatnonzero(column < width)
             read[inside, column[inside]] = BOS
         if open_all:
             read[:, 0] = BOS
-        return WindowBatch(read, truth, skipped, fresh)
+        return WindowBatch(read, both[:, 1:], skipped, fresh)
 
     def _bytes(self, start: int, n: int) -> Bytes:
         """Return n bytes from `start` on, across the texts' ends."""
@@ -76,8 +71,10 @@ class Streams:
             index = int(np.searchsorted(self.ends, start, side="right"))
             text = self.texts[index]
             place = start - int(self.ends[index]) + len(text)
-            pieces.append(text[place : place + n])
-            start, n = start + len(pieces[-1]), n - len(pieces[-1])
+            piece = text[place : place + n]
+            pieces.append(piece)
+            start += len(piece)
+            n -= len(piece)
         return np.concatenate(pieces)
 
 
@@ -90,12 +87,12 @@ def serial_windows(
     epoch: int,
     first: int = 0,
 ) -> Iterator[WindowBatch]:
-    """Yield the batches of an epoch for recurrent models: each row goes on where it ended in the
-    batch before, `width` bytes at a time.
+    """Yield the batches of an epoch for recurrent models, `width` bytes at a time.
 
-    The n_rows rows begin at evenly spaced positions with a random offset of the epoch, each with
-    BOS and a fresh state. own_rows: the rows of this process among the n_rows; first: the batch to
-    begin with. The streams must have n_rows * width bytes or more.
+    Each row goes on where it ended in the batch before. The n_rows rows begin at evenly spaced
+    positions with a random offset of the epoch, each with BOS and a fresh state. own_rows: the rows
+    of this process among the n_rows; first: the batch to begin with. The streams must have n_rows *
+    width bytes or more.
     """
     each = streams.n_bytes // n_rows
     offset = int(_generator(seed, epoch).integers(streams.n_bytes))
@@ -117,29 +114,32 @@ def shuffled_windows(
     epoch: int,
     first: int = 0,
 ) -> Iterator[WindowBatch]:
-    """Yield the batches of an epoch of a convolutional language model, which needs no state between
-    them.
+    """Yield the batches of an epoch for convolutional models, which keep no state between them.
 
     A batch has n_rows windows of context + width bytes, in random order; the last batch may have
     fewer. Each byte of the texts has a loss at least once an epoch: the context has one only in a
-    text's first window.
-    own_rows: the rows of this process among a batch's n_rows; first: the batch to begin with. Every
-    text must have context + width bytes or more.
+    text's first window. own_rows: the rows of this process among a batch's n_rows; first: the batch
+    to begin with. Every text must have context + width bytes or more.
     """
     generator = _generator(seed, epoch)
-    window_starts, skipped = [], []
+    window_starts = []
+    skipped = []
     for text, end in zip(streams.texts, streams.ends.tolist(), strict=True):
-        begin, offset = end - len(text), int(generator.integers(width))
+        begin = end - len(text)
+        offset = int(generator.integers(width))
         starts = np.arange(begin + offset, end - context - width + 1, width)
         starts = starts[starts > begin]
         last = end - context - width
-        covered = int(starts[-1] if len(starts) else begin) + context + width
-        rest = np.array(
-            [last] if covered < end else [], np.int64
-        )  # the bytes at the end, however few
+        covered = begin + context + width
+        if len(starts):
+            covered = int(starts[-1]) + context + width
+        rest = np.zeros(0, np.int64)  # the bytes at the end, however few
+        if covered < end:
+            rest = np.array([last], np.int64)
         window_starts += [np.array([begin]), starts, rest]
         skipped += [np.zeros(1, np.int64), np.full(len(starts), context), covered - rest]
-    all_starts, context_of = np.concatenate(window_starts), np.concatenate(skipped)
+    all_starts = np.concatenate(window_starts)
+    context_of = np.concatenate(skipped)
     order = generator.permutation(len(all_starts))
     for first_row in range(first * n_rows, len(all_starts), n_rows):
         rows = order[first_row : first_row + n_rows][own_rows.start :: own_rows.step]

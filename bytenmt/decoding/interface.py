@@ -36,6 +36,7 @@ from bytenmt.decoding.engine_kinds import (
     engine_help,
     precision_help,
 )
+from bytenmt.formality import Form, with_form
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault  # as of Python 3.13
@@ -158,6 +159,7 @@ class Request(NamedTuple):
     number: identifies the text for sampling: the random numbers depend on it, not on the batch.
     pairs: pairs of sentinel numbers, from 0 (an opening and its closing tag); the first of a pair
     must be written before the second.
+    formality: the form of address that the output is asked to have, None for the model's choice.
     """
 
     source: bytes | None
@@ -165,8 +167,15 @@ class Request(NamedTuple):
     prefix: bytes = b""
     number: int = 0
     pairs: tuple[tuple[int, int], ...] = ()
+    formality: Form | None = None
     # Whether all hypotheses that the search has finished are returned, not the n_best alone.
     returns_all: bool = False
+
+    @property
+    def encoded_source(self) -> bytes | None:
+        """The source as the encoder reads it, without EOS: behind the byte that asks for a form of
+        address, if any. Only engines read it."""
+        return None if self.source is None else with_form(self.source, self.formality)
 
 
 class Hypothesis(NamedTuple, Generic[TextT]):

@@ -5,6 +5,7 @@ PyTorch is imported only for the engines that need it: nothing here imports it f
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -21,6 +22,7 @@ from bytenmt.decoding.engine_selection import n_cores, precision_of, select_engi
 from bytenmt.decoding.interface import AUTO, EngineSpec, SearchOptions
 from bytenmt.decoding.scorer import Scorer
 from bytenmt.errors import BytenmtError, SettingError
+from bytenmt.formality import Form
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.utf8 import LONGEST_CHARACTER
 
@@ -56,6 +58,12 @@ class LoadedRun(NamedTuple):
     facts: Facts
     precision: str
 
+    @property
+    def digest(self) -> str:
+        """The first 16 hex digits of the SHA-256 of the weights file."""
+        with open(self.file, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
 
 @dataclass(frozen=True)
 class Runtime:
@@ -89,6 +97,19 @@ class Runtime:
     def has_sentinels(self) -> bool:
         """True if all runs were trained with sentinels, so that they can keep spans."""
         return bool(self.runs) and all(run.config.data.sentinels > 0 for run in self.runs)
+
+    @property
+    def has_formality(self) -> bool:
+        """True if all runs were trained with forms of address, so that they can be asked for."""
+        return bool(self.runs) and all(run.config.data.formality > 0 for run in self.runs)
+
+    def check_formality(self, formality: Form | None) -> None:
+        """Raise SettingError where a form of address is asked for that the runs have not learned."""
+        if formality is not None and not self.has_formality:
+            raise SettingError(
+                "formality needs a model that was trained with forms of address (data.formality):"
+                " this one was not"
+            )
 
     @property
     def search_defaults(self) -> SearchDefaults | None:

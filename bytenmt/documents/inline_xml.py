@@ -20,6 +20,11 @@ SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 # What may not stand in XML, however it is written.
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+# What stands before the root; tostring begins with the declaration in some encodings.
+DECLARATION = re.compile(r"\A<\?xml[^<>]*\?>\s*")
+PROLOGUE = re.compile(
+    r"(?s)(?:\s|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[\]<>]*(?:\[.*?\]\s*)?>)*+(?=<[^!?])"
+)
 WRAPPED = re.compile(r"[ \t]*[\r\n]+(?:\t|[ ]{2})[ \t\r\n]*")
 
 
@@ -37,19 +42,21 @@ def parse(data: bytes, root: str = "") -> Any:
 def dump(tree: Any, data: bytes) -> bytes:
     """Return a tree as bytes, in the form of the file `data`.
 
-    The form is its declaration, byte order mark and CRLF line ends.
+    The form is what stands before the root, byte order mark and CRLF line ends.
     """
-    info = tree.docinfo
-    encoding = info.encoding or "UTF-8"
-    ascii_data = data.replace(b"\0", b"")  # also of UTF-16
-    options = dict[str, Any]()
-    if b"<?xml" in ascii_data[:8]:
-        options = {"xml_declaration": True, "standalone": info.standalone or None}
-    written: bytes = etree.tostring(tree, encoding=encoding, **options)
-    text = written.decode(encoding).removeprefix("\ufeff")
-    if ascii_data.endswith(b"\n"):
+    root = tree.getroot()
+    encoding = tree.docinfo.encoding or "UTF-8"
+    original = data.decode(encoding).removeprefix("\ufeff")
+    nodes = [root, *root.itersiblings()]
+    written = [etree.tostring(node, encoding=encoding, with_tail=False) for node in nodes]
+    texts = [DECLARATION.sub("", node.decode(encoding).removeprefix("\ufeff")) for node in written]
+    before = PROLOGUE.match(original)
+    text = "\n".join(texts)
+    if before is not None:
+        text = before[0].replace("\r\n", "\n") + text
+    if original.endswith("\n"):
         text += "\n"
-    if ascii_data.count(b"\r\n") == ascii_data.count(b"\n") > 0:
+    if original.count("\r\n") == original.count("\n") > 0:
         text = text.replace("\n", "\r\n")
     if encoding.upper() == "UTF-16":
         encoding = "UTF-16BE" if data[:2] == b"\xfe\xff" else "UTF-16LE"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -27,6 +28,7 @@ from bytenmt.documents.unit import (
     merge_strings,
     pair_codes,
     parse_tag,
+    text_writer,
     to_markup,
 )
 from bytenmt.documents.yaml import edit_scalars
@@ -38,25 +40,43 @@ from bytenmt.sentinels import Code
 # sentence.
 MATHS = r"(?<!\w)(?:\$\$[^$]++\$\$|\$`[^`$]++`\$|\$(?![\s$])(?:[^$\\`]++|\\.)*+(?<!\s)\$(?![\d$]))"
 CONTAINER = r"\n?(?<![^\n])(?::{3,}.*\n?|:[ ]+)"
+# Codes of a template: {{< note >}} of Hugo, {% include %} of Liquid. Lines of them alone, and of
+# signs such as <---> between columns.
+TEMPLATE = r"(?:\{\{(?:<[^\n{}]*>|%[^\n{}]*%)\}\}|\{%[^\n{}]*%\})"
+TEMPLATE_LINE = rf"\n?(?<![^\n])[ \t]*(?:{TEMPLATE}|[-<>=+~]{{3,}})[ \t]*(?:\n|\Z)"
+TEMPLATE_NAME = re.compile(r"\{[{%][<%]?\s*(/|end)?(\w+)")
 KEYS = r"(?i:<kbd>[^<\n]*</kbd>(?:\s?\+\s?<kbd>[^<\n]*</kbd>)*)"
 LINE_OF_KEYS = rf"\n{KEYS}(?:\n|\Z)"
 BEFORE_IMAGES = r"\n(?=\s*\[?!\[.*[\])]\s*(?:\n|\Z))"
 NOTE = r"\[\^[^\]\s]+\]"
 ALERT = r"\[![A-Z]+\]\n?"
-HTML_CODE = r"(?is:<(code|samp|tt|var)\b.{0,999}?</\1>)"
-KEPT = re.compile(
-    "|".join((MATHS, CONTAINER, LINE_OF_KEYS, KEYS, BEFORE_IMAGES, NOTE, ALERT, HTML_CODE))
+HTML_CODE = r"(?is:<(code|kbd|samp|tt|var)\b.{0,999}?</\1>)"
+KEPT_PATTERNS = (
+    MATHS,
+    CONTAINER,
+    TEMPLATE_LINE,
+    TEMPLATE,
+    LINE_OF_KEYS,
+    BEFORE_IMAGES,
+    NOTE,
+    ALERT,
+    HTML_CODE,
 )
+KEPT = re.compile("|".join(KEPT_PATTERNS))
 LINE_END = re.compile(r"(\A\n|\n\Z)")  # of what KEPT matches
 # What stands before the text of an item or a note, and behind that of a heading.
 BEFORE = re.compile(r"\[[ xX]\]\s+|\[\^[^\]\s]+\]:\s*")
 BEHIND_HEADING = re.compile(r"\s*\{[^{}]*\}$")
+# The head of an admonition of MkDocs or a tab, whose body is indented: !!! note "Title".
+ADMONITION = re.compile(r'([ \t]*)(?:!!!|\?\?\?\+?|===[!+]?)[ ]+[^"\n]*?(?:"(.*)")?[ \t]*')
+FENCE = re.compile(r"[ \t]*(?:```|~~~)")
 FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\n(.*?)^\1[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 TITLES = ("title", "subtitle", "linkTitle", "description", "summary")
 ADDRESS = re.compile(r"[^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*")  # which needs no <>
 SPECIAL = re.compile(r"(^\s*\d{0,9}(?=[-+#>=|.):])|(?=[\\`*_~\[\]<&$]))(.)", re.MULTILINE)
 # Tokens that are texts: what they become, "" for their content.
 TEXT_OF_TOKENS = {"softbreak": " ", "hardbreak": "\n", "text": "", "text_special": ""}
+BODY_INDENTATION = 4  # of the body of an admonition
 HARD_BREAKS = ("\\", "  ")  # at the end of a line
 CELLS = ("td_open", "th_open")
 EMPHASIS = ("*", "**", "_", "__", "~~")
@@ -97,11 +117,43 @@ def read(data: bytes, _: ReadOptions) -> Document:
             with suppress(ValueError):  # not YAML
                 titles += edit_scalars(file, *matter.span(2), is_wanted=TITLES.__contains__)
         text = "\n" * matter[0].count("\n") + text[matter.end() :]
-    return Document([*titles, *_Reader(file, text).units()], file.dump)
+    text, heads = _unfold_admonitions(file, text)
+    return Document([*titles, *heads, *_Reader(file, text).units()], file.dump)
+
+
+def _unfold_admonitions(file: EditedText, text: str) -> tuple[str, list[Unit]]:
+    """Return a text without the heads of admonitions and the indentation of their bodies.
+
+    Its lines stay where they are. text: as for _Reader. The second item has the units of titles.
+    """
+    titles = list[Unit]()
+    lines = list[str]()
+    bodies = list[int]()  # the indentations of the bodies of open admonitions
+    is_code = False
+    begins = [0, *accumulate(len(line) + 1 for line in file.text.split("\n"))]
+    for number, line in enumerate(text.split("\n")):
+        indentation = len(line) - len(line.lstrip())
+        while line.strip() and bodies and indentation < bodies[-1]:
+            bodies.pop()
+        is_code = is_code != bool(FENCE.match(line))
+        head = ADMONITION.fullmatch(line)
+        if head is None or is_code:
+            lines.append(line[BODY_INDENTATION * len(bodies) :])
+            continue
+        lines.append("")
+        bodies.append(len(head[1]) + BODY_INDENTATION)
+        if head[2]:
+            start = begins[number] + head.start(2)
+            put = partial(file.replace, start, start + len(head[2]))
+            titles.append(Unit([head[2]], text_writer(put), file.line(start)))
+    return "\n".join(lines), titles
 
 
 class _Reader:
-    """A reader of the blocks of a file. text: the file's, with blank lines for the front matter."""
+    """A reader of the blocks of a file.
+
+    text: the file's, with blank lines for front matter and heads of admonitions.
+    """
 
     def __init__(self, file: EditedText, text: str) -> None:
         self._file = file
@@ -192,7 +244,7 @@ class _Reader:
                 yield TEXT_OF_TOKENS[token.type] or token.content.replace("\r", " ")
             elif token.type == "kept":
                 for part in LINE_END.split(token.content):
-                    yield Tag(part) if part.strip() else part
+                    yield _kept_tag(part) if part.strip() else part
             elif token.type == "link_open" and token.info == "auto":
                 yield Tag(f"<{next(following).content}{next(following).content}>")
             elif token.type == "image":
@@ -206,6 +258,14 @@ class _Reader:
                 yield Tag(_target(links.pop()), "link", False)
             else:
                 yield _inline_tag(token)
+
+
+def _kept_tag(text: str) -> Tag:
+    """Return the code of what KEPT matches; templates' opening and closing codes are paired."""
+    name = TEMPLATE_NAME.match(text.strip())
+    if name is None:
+        return Tag(text)
+    return Tag(text, f"template {name[2]}", not name[1])
 
 
 def _inline_tag(token: Token) -> Tag:

@@ -22,6 +22,7 @@ from bytenmt.documents.unit import (
     ReadOptions,
     Unit,
     merge_strings,
+    primary,
     to_markup,
 )
 
@@ -32,6 +33,24 @@ WIDTH = 79  # where polib wraps lines as gettext's programs do
 # A text that begins on a line of its own, being long.
 WRAPPED = re.compile(r'""\n".*(?<!\\n)"$', re.MULTILINE)
 N_FORMS = re.compile(r"nplurals\s*=\s*(\d)\b")
+# By language, as in gettext's manual and the catalogues of translation projects.
+SLAVIC = (
+    "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4"
+    " && (n%100<10 || n%100>=20) ? 1 : 2);"
+)
+LANGUAGES_OF_FORMS = {
+    "nplurals=1; plural=0;": "id ja ko ms th vi zh",
+    "nplurals=2; plural=(n != 1);": (
+        "bg ca da de el en eo es et eu fi gl he hi hu it nb nl nn no pt sv sw ta te ur"
+    ),
+    "nplurals=2; plural=(n > 1);": "fa fr pt_BR tr",
+    "nplurals=3; plural=(n==1) ? 0 : (n>=2 && n<=4) ? 1 : 2;": "cs sk",
+    "nplurals=3; plural=(n==1 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);": "pl",
+    SLAVIC: "be bs hr ru sr uk",
+}
+PLURAL_FORMS = {
+    language: forms for forms, names in LANGUAGES_OF_FORMS.items() for language in names.split()
+}
 # Conversions of format strings (%d), by the flags that gettext's manual has for PO files; the
 # argument that one names is the group `name`. Doubled signs take none.
 PERCENT = re.compile(
@@ -70,6 +89,7 @@ def read(data: bytes, options: ReadOptions) -> Document:
     language = header.get("Language", "")
     if header and (target := options.target_to_declare(language)):
         header["Language"] = target.replace("-", "_")
+    warnings = _declare_plural_forms(catalogue, options)
     declared = N_FORMS.search(header.get("Plural-Forms", ""))
     n_forms = int(declared[1]) if declared else 0
 
@@ -87,7 +107,22 @@ def read(data: bytes, options: ReadOptions) -> Document:
             return file.encoded(re.sub(r"(?<=; charset=)[\w-]+", "UTF-8", text, count=1))
 
     units = [unit for entry in catalogue if not entry.obsolete for unit in _units(entry, n_forms)]
-    return Document(units, dump, [language])
+    return Document(units, dump, [language], warnings)
+
+
+def _declare_plural_forms(catalogue: polib.POFile, options: ReadOptions) -> list[str]:
+    """Give a template the plural forms of the target language; return a warning if that fails."""
+    header = catalogue.metadata
+    has_plurals = any(entry.msgid_plural for entry in catalogue)
+    if not header or not has_plurals or N_FORMS.search(header.get("Plural-Forms", "")):
+        return []
+    target = options.pair[1] if options.pair else ""
+    forms = PLURAL_FORMS.get(target.replace("-", "_")) or PLURAL_FORMS.get(primary(target))
+    if forms is None:
+        cure = "add them" if target else "give --pair"
+        return [f"no Plural-Forms, so that only the forms that are there are filled: {cure}"]
+    header["Plural-Forms"] = forms
+    return []
 
 
 def has_same_arguments(style: re.Pattern[str], source: str, translation: str) -> bool:

@@ -12,11 +12,13 @@ from io import StringIO
 from typing import Any
 
 from iniparse import INIConfig
+from lxml import etree
 from moz.l10n.formats import Format
 from moz.l10n.formats.properties.serialize import properties_serialize
 from moz.l10n.model import Expression, Markup
 from moz.l10n.resource import parse_resource, serialize_resource
 
+from bytenmt.documents import inline_xml
 from bytenmt.documents.po import PERCENT, has_same_arguments
 from bytenmt.documents.unit import (
     CodedText,
@@ -42,8 +44,40 @@ LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "a": "\a", "b": "\b", "v"
 
 
 def read_android(data: bytes, _: ReadOptions) -> Document:
-    """Read Android's resources: a unit for each string without translatable="false"."""
-    return _read_mozilla(EditedText(data), Format.android)
+    """Read Android's resources: a unit for each string without translatable="false".
+
+    Only what moz.l10n writes in another way than before a translation changes in the file. Raises
+    DataError and ValueError.
+    """
+    document = _read_mozilla(EditedText(data), Format.android)
+    tree = inline_xml.parse(data)
+    before = _android_elements(inline_xml.parse(document.dump()))
+    dump_anew = document.dump
+
+    def dump() -> bytes:
+        after = _android_elements(inline_xml.parse(dump_anew()))
+        for key, element in _android_elements(tree).items():
+            if key in after and etree.tostring(after[key]) != etree.tostring(before[key]):
+                has_cdata = b"<![CDATA[" in etree.tostring(after[key])
+                inline_xml.set_content(element, after[key])
+                if has_cdata:
+                    element.text = etree.CDATA(element.text)
+        return inline_xml.dump(tree, data)
+
+    document.dump = dump
+    return document
+
+
+def _android_elements(tree: Any) -> dict[tuple[str, ...], Any]:
+    """Return the elements of texts by name, and those of plural forms by their quantities."""
+    elements = dict[tuple[str, ...], Any]()
+    for element in tree.getroot().iterchildren(etree.Element):
+        name = str(element.get("name", ""))
+        if element.tag == "string":
+            elements[element.tag, name] = element
+        for number, item in enumerate(element.iterchildren("item")):
+            elements[element.tag, name, item.get("quantity") or str(number)] = item
+    return elements
 
 
 def read_fluent(data: bytes, _: ReadOptions) -> Document:

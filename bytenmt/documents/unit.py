@@ -157,6 +157,8 @@ class Document:
     dump: Callable[[], bytes]
     # The target languages that the file declares, "" where it does not.
     targets: Sequence[str] = ()
+    # What people should know about the file, each a sentence without its final period.
+    warnings: Sequence[str] = ()
 
 
 class ReadOptions(NamedTuple):

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
@@ -86,10 +88,53 @@ def _unit(file: EditedText, start: int, scalar: ScalarNode, name: str) -> Unit:
 
 
 def _to_yaml(value: str, before: str, style: str) -> str:
-    """Return a scalar: plain if the former one was and it reads the same, else in JSON's quotes."""
-    if not style and PLAIN.fullmatch(value) and YAML(typ="safe", pure=True).load(value) == value:
+    """Return a scalar in the style of the former one if it reads the same, else in quotes."""
+    if not style and PLAIN.fullmatch(value) and _load(value) == value:
         return value
+    if style in ("|", ">"):
+        block = _to_block(value, before, style)
+        if _load(block) == value:
+            return block
     quoted = UNPRINTABLE.sub(
         lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False)
     )
     return quoted + before[len(before.rstrip()) :]  # the line end of a block
+
+
+def _load(text: str) -> Any:
+    """Return the value of a scalar, None if it is malformed."""
+    try:
+        return YAML(typ="safe", pure=True).load(text)
+    except YAMLError:
+        return None
+
+
+def _to_block(value: str, before: str, style: str) -> str:
+    """Return a block with the header, indentation, width and last line ends of the former one."""
+    header, *lines = before.split("\n")
+    indentations = [len(line) - len(line.lstrip(" ")) for line in lines if line.strip()]
+    prefix = " " * min(indentations, default=0)
+    written = value.rstrip("\n").split("\n")
+    if style == ">":
+        written = _fold(written, max(len(line) for line in lines))
+    body = "\n".join(f"{prefix}{line}".rstrip() for line in written)
+    return f"{header}\n{body}{before[len(before.rstrip()) :]}"
+
+
+def _fold(paragraphs: Sequence[str], width: int) -> list[str]:
+    """Return the lines of a folded block, which is read as these paragraphs.
+
+    There is an empty line between two, but not beside one with an indentation.
+    """
+    lines = list[str]()
+    was_indented = True
+    for paragraph in paragraphs:
+        is_indented = paragraph.startswith(" ")
+        if not is_indented and not was_indented:
+            lines.append("")
+        if is_indented:
+            lines.append(paragraph)
+        else:
+            lines += textwrap.wrap(paragraph, width, break_long_words=False)
+        was_indented = is_indented
+    return lines

@@ -1,4 +1,4 @@
-"""Scores and flags of translations, likelihood of texts; comparisons, properties and figures.
+"""Scores and flags of translations, likelihood of texts; comparisons and figures.
 
 >>> from pathlib import Path
 >>> from bytenmt.data.corpus import ParallelCorpus

@@ -26,7 +26,7 @@ from bytenmt.translation.line_batch import TranslationResult
 from bytenmt.translation.source_words import MIN_COUNTS, WordCounts
 from bytenmt.translation.translator import Translator
 
-LINES, FEWEST_LINES = 1500, 100  # most and fewest lines that thresholds are calibrated on
+MAX_LINES, MIN_LINES = 1500, 100  # that thresholds are calibrated on
 # Sizes of the beams of the searches that commands use by default: alone, and ranked by a model of the
 # opposite direction.
 BEAM, RERANKED_BEAM = 5, 12
@@ -105,17 +105,21 @@ def calibrate_runtime(
     references: Sequence[bytes],
     counts: WordCounts | None = None,
 ) -> Calibration:
-    """Calibrate loaded models on at most LINES (1,500) lines of a validation text.
+    """Calibrate loaded models on at most MAX_LINES (1,500) lines of a validation text.
 
     It translates them by greedy and by beam search, and if the runtime has a model of the opposite
     direction, with that, too. counts: of the words of the training text; None keeps the words that
     the runs store. Pairs with an empty side are left out. Raises BytenmtError for fewer than
-    FEWEST_LINES (100).
+    MIN_LINES (100).
     """
     pairs = [pair for pair in zip(sources, references, strict=True) if all(pair)]
-    if len(pairs) < FEWEST_LINES:
-        raise BytenmtError(f"{len(pairs)} lines to calibrate flags on: give {FEWEST_LINES} or more")
-    pairs = [pairs[k * len(pairs) // LINES] for k in range(LINES)] if len(pairs) > LINES else pairs
+    if len(pairs) < MIN_LINES:
+        raise BytenmtError(f"{len(pairs)} lines to calibrate flags on: give {MIN_LINES} or more")
+    pairs = (
+        [pairs[k * len(pairs) // MAX_LINES] for k in range(MAX_LINES)]
+        if len(pairs) > MAX_LINES
+        else pairs
+    )
     own_sources = [source for source, _ in pairs]
     own_references = [reference for _, reference in pairs]
     if counts is not None:

@@ -6,199 +6,164 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any, NamedTuple
 
-from msgspec.structs import replace
+from bytenmt.checkpoints.weights import METRICS as METRICS_FILE
+from bytenmt.config.metrics import DEFAULT_TOKENIZER
+from bytenmt.evaluation.scores import line_values, signatures, text_metrics
+from bytenmt.evaluation.seeds import SeedSummary, Trained, Training, summarise_seeds
+from bytenmt.evaluation.significance import (
+    N_RESAMPLES,
+    PairedBootstrap,
+    Significance,
+    with_resampling,
+)
 
-from bytenmt.checkpoints.weights import METRICS
-from bytenmt.config.schema import Config
-from bytenmt.evaluation.scores import TextScores
-
-SURE = 0.05  # p below which a difference is marked
-HEAD = (
-    "system",
-    "architecture",
-    "parameters",
-    "bits/byte",
-    "chrF",
-    "p",
-    "BLEU",
-    "p",
-    "exact match",
+SIGNIFICANCE_LEVEL = 0.05  # p below which a difference is marked
+LEGEND = (
+    f"±: half of the 95 % confidence interval, by bootstrap ({N_RESAMPLES:,} resamples). p: roughly"
+    " the probability that chance makes a difference from the first system at least as large as"
+    f" this one, if both were the same process (paired bootstrap); * below {SIGNIFICANCE_LEVEL}:"
+    " the difference is probably not chance, which says nothing about its size."
 )
 
 
 class System(NamedTuple):
-    """A row of the comparison: the translations of a model, or of another system's file, and their
-    scores."""
+    """A row of the comparison: translations of a model, or a file of them, and their scores."""
 
     name: str
     texts: Sequence[str]  # its translations, a line each
-    scores: TextScores  # of these against the references
+    # Values against the references by the names of text_metrics, and bits_per_byte where known
+    values: Mapping[str, float]
     made_with: Sequence[str] = ()  # fingerprint of the configuration, update, precision, engine
     # Of a model:
     architecture: str = "–"
     n_parameters: int | None = None
-    bits_per_byte: float | None = None  # of the references
-    config: Config | None = None
-    p_chrf: float | None = (
-        None  # p-value of the difference from the first system in chrF; None for the first
-    )
-    p_bleu: float | None = None  # the same in BLEU
-
-    def measures(self) -> dict[str, float]:
-        """Return its scores by name: bits per byte if known, chrF, BLEU, exact match."""
-        named = {
-            "chrf": self.scores.chrf,
-            "bleu": self.scores.bleu,
-            "exact_match": self.scores.exact_match,
-        }
-        bits = {} if self.bits_per_byte is None else {"bits_per_byte": self.bits_per_byte}
-        return bits | named
+    training: Training | None = None
+    # Of several systems: by the names of text_metrics
+    significance: Mapping[str, Significance] = {}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as a JSON object, p-values included."""
-        values: dict[str, Any] = {
+        tree: dict[str, Any] = {
             "system": self.name,
-            **self.measures(),
+            **self.values,
             "made_with": self.made_with,
         }
         if self.n_parameters is not None:
-            values |= {"architecture": self.architecture, "parameters": self.n_parameters}
-        if self.p_chrf is not None:
-            values |= {"chrf_p": self.p_chrf, "bleu_p": self.p_bleu}
-        return values
+            tree |= {"architecture": self.architecture, "parameters": self.n_parameters}
+        for name, found in self.significance.items():
+            tree[f"{name}_ci"] = found.interval
+            if found.p_value is not None:
+                tree[f"{name}_p"] = found.p_value
+        return tree
 
 
-def summarise_seeds(
-    systems: Sequence[System],
-) -> list[tuple[list[str], dict[str, tuple[float, float]]]]:
-    """Group the models that differ in their seeds, and in nothing else; return each group of two or
-    more.
-
-    A group is the names of its systems, and the mean and sample standard deviation of each score by
-    its name.
-    """
-    groups: list[
-        tuple[Config, dict[int, System]]
-    ] = []  # with seed 0, and the systems by their seeds
-    for system in systems:
-        if system.config is not None:
-            seed, train = system.config.train.seed, replace(system.config.train, seed=0)
-            config = replace(system.config, train=train)
-            same = [by_seed for other, by_seed in groups if other == config and seed not in by_seed]
-            if same:
-                same[0][seed] = system
-            else:
-                groups.append((config, {seed: system}))
-    summaries = []
-    for group in ([*by_seed.values()] for _, by_seed in groups if len(by_seed) > 1):
-        names = [system.name for system in group]
-        values = {
-            name: [system.measures()[name] for system in group] for name in group[0].measures()
-        }
-        summaries.append((names, {name: (mean(v), stdev(v)) for name, v in values.items()}))
-    return summaries
+def seed_summaries(systems: Sequence[System]) -> list[SeedSummary]:
+    """Return the summaries of the models among the systems, see seeds.summarise_seeds."""
+    return summarise_seeds(
+        [
+            Trained(system.name, system.training, system.values)
+            for system in systems
+            if system.training is not None
+        ]
+    )
 
 
 def with_significance(
-    systems: Sequence[System], references: Sequence[str], tokenize: str = "13a"
+    systems: Sequence[System],
+    sources: Sequence[str],
+    references: Sequence[str],
+    tokenize: str = DEFAULT_TOKENIZER,
 ) -> list[System]:
-    """Return the systems with p_chrf and p_bleu set: p-values of their differences from the first
-    system.
+    """Return the systems with their significance, against the first one, in each metric.
 
-    They are by sacreBLEU's paired bootstrap (Koehn 2004); equal translations have p = 1. tokenize:
-    see text_scores.
+    It is that of sacreBLEU's paired bootstrap; equal values have p = 1. sources: empty if none of
+    the metrics reads them; tokenize: see text_metrics. A single system is returned unchanged.
     """
-    first, *others = systems
-    if not others:
-        return [first]
-    from sacrebleu.metrics.bleu import BLEU
-    from sacrebleu.metrics.chrf import CHRF
-    from sacrebleu.significance import PairedTest
-
-    named: list[tuple[str, Sequence[str]]] = [
-        (system.name, list(system.texts)) for system in systems
-    ]
-    metrics = {"chrf": CHRF(), "bleu": BLEU(tokenize=tokenize)}
-    _, results = PairedTest(named, metrics, [list(references)], "bs")()
-    chrf, bleu = (
-        [getattr(system, "p_value", None) for system in column]
-        for key, column in results.items()
-        if key != "System"
-    )
-    compared = [
-        other._replace(  # sacreBLEU's p of equal scores is the smallest possible
-            p_chrf=1.0 if other.scores.chrf == first.scores.chrf else p_chrf,
-            p_bleu=1.0 if other.scores.bleu == first.scores.bleu else p_bleu,
+    if len(systems) < 2:
+        return list(systems)
+    bootstrap = PairedBootstrap(len(references))
+    found: list[dict[str, Significance]] = [{} for _ in systems]
+    for name, metric in text_metrics(tokenize).items():
+        first, *others = (
+            line_values(metric, sources, system.texts, references) for system in systems
         )
-        for other, p_chrf, p_bleu in zip(others, chrf[1:], bleu[1:], strict=True)
+        for by_name, significance in zip(
+            found, bootstrap.compare(metric, first, others), strict=True
+        ):
+            by_name[name] = significance
+    return [
+        system._replace(significance=by_name)
+        for system, by_name in zip(systems, found, strict=True)
     ]
-    return [first, *compared]
 
 
-def table(systems: Sequence[System]) -> Iterator[str]:
-    """Yield the lines of a table for people: a head, a line for each system, means over seeds, a
-    legend."""
-    rows = [HEAD, *map(_row, systems)]
+def table(systems: Sequence[System], tokenize: str = DEFAULT_TOKENIZER) -> Iterator[str]:
+    """Yield the lines of a table for people: head, systems, means over seeds, legend.
+
+    systems: from with_significance.
+    """
+    head = ["system", "architecture", "parameters", "bits/byte"]
+    for metric in text_metrics(tokenize).values():
+        head += [metric.name, "p"]
+    rows = [head, *(_row(system, tokenize) for system in systems)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for name, architecture, *numbers in rows:
         words = [name.ljust(widths[0]), architecture.ljust(widths[1])]
         yield "  ".join([*words, *map(str.rjust, numbers, widths[2:])]).rstrip()
-    for names, of_seeds in summarise_seeds(systems):
-        told = ", ".join(
-            f"{name} {middle:.4g} ± {spread:.2g}" for name, (middle, spread) in of_seeds.items()
-        )
-        yield f"{len(names)} seeds ({', '.join(names)}): {told}"
-    scores = systems[0].scores
+    yield from map(str, seed_summaries(systems))
     yield ""
-    yield f"{len(systems[0].texts)} lines  {scores.chrf_signature}  {scores.bleu_signature}"
-    yield f"p: how likely the difference from the first system is chance, by paired bootstrap; * below {SURE}"
+    yield "  ".join([f"{len(systems[0].texts)} lines", *map(with_resampling, signatures(tokenize))])
+    yield LEGEND
 
 
-def _row(system: System) -> tuple[str, ...]:
-    scores = system.scores
-    return (
-        system.name,
-        system.architecture,
-        "–" if system.n_parameters is None else f"{system.n_parameters:,}",
-        "–" if system.bits_per_byte is None else f"{system.bits_per_byte:.4f}",
-        f"{scores.chrf:.2f}",
-        _chance(system.p_chrf),
-        f"{scores.bleu:.2f}",
-        _chance(system.p_bleu),
-        f"{scores.exact_match:.1f} %",
-    )
+def _row(system: System, tokenize: str) -> list[str]:
+    """Return the cells of a system's line in the table."""
+    n_parameters = "–"
+    if system.n_parameters is not None:
+        n_parameters = f"{system.n_parameters:,}"
+    bits = "–"
+    if "bits_per_byte" in system.values:
+        bits = f"{system.values['bits_per_byte']:.4f}"
+    cells = [system.name, system.architecture, n_parameters, bits]
+    for name, metric in text_metrics(tokenize).items():
+        value = metric.template.format(system.values[name])
+        found = system.significance[name]
+        cells += [f"{value} ± {found.interval:.1f}", _p_cell(found.p_value)]
+    return cells
 
 
-def _chance(p: float | None) -> str:
-    return "" if p is None else f"{p:.3f}{'*' if p < SURE else ' '}"
+def _p_cell(p_value: float | None) -> str:
+    """Return a p-value for the table, marked if it is significant."""
+    if p_value is None:
+        return ""
+    if p_value < SIGNIFICANCE_LEVEL:
+        return f"{p_value:.3f}*"
+    return f"{p_value:.3f} "
 
 
-def to_dict(systems: Sequence[System]) -> dict[str, Any]:
-    """Return the whole comparison as a JSON object: systems, means over seeds, sacreBLEU's
-    signatures."""
-    scores = systems[0].scores
+def to_dict(systems: Sequence[System], tokenize: str = DEFAULT_TOKENIZER) -> dict[str, Any]:
+    """Return the comparison as a JSON object: systems, means over seeds, sacreBLEU's signatures."""
+    names = signatures(tokenize)
+    if len(systems) > 1:
+        names = with_resampling(names[0]), with_resampling(names[1])
     return {
         "lines": len(systems[0].texts),
-        "chrf_signature": scores.chrf_signature,
-        "bleu_signature": scores.bleu_signature,
+        "chrf_signature": names[0],
+        "bleu_signature": names[1],
         "systems": [system.to_dict() for system in systems],
-        "seeds": [
-            {"systems": names} | {name: {"mean": m, "std": s} for name, (m, s) in of_seeds.items()}
-            for names, of_seeds in summarise_seeds(systems)
-        ],
+        "seeds": [summary.to_dict() for summary in seed_summaries(systems)],
     }
 
 
 def read_metrics(run: Path) -> list[Mapping[str, float]]:
-    """Read the records that training has logged in a run folder, but incomplete lines; [] without a
-    log."""
-    path = run / METRICS
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    """Read the complete records that training has logged in a run folder; [] without a log."""
+    path = run / METRICS_FILE
+    if not path.is_file():
+        return []
     records = []
-    for line in lines:
+    for line in path.read_text(encoding="utf-8").splitlines():
         with suppress(ValueError):  # the last line of a killed run
             records.append(json.loads(line))
     return records

@@ -45,13 +45,12 @@ class Judge:
     """
 
     thresholds: FlagThresholds | None = None  # None for a model without any
-    flag_above: float | None = (
-        None  # bits per byte above which a translation is unsure; None: never
-    )
-    make_scorer: Callable[[], Scorer] | None = (
-        None  # returns the model's scorer, which scores texts
-    )
-    words: SourceWords | None = None  # that the model knows; None: not known
+    # bits per byte above which a translation is unsure; None: never
+    flag_above: float | None = None
+    # returns the model's scorer, which scores texts
+    make_scorer: Callable[[], Scorer] | None = None
+    # words that the model knows; None: not known
+    words: SourceWords | None = None
 
     @staticmethod
     def from_runtime(
@@ -78,9 +77,12 @@ class Judge:
 
     def describe(self) -> str:
         """Return one line for people about the threshold above which translations are unsure."""
-        above = self.flag_above
-        unsure = "never unsure" if above is None else f"unsure above {above:.2f} bits per byte"
-        return f"flags: {unsure}{'' if self.thresholds else '; the model has no thresholds of its own'}"
+        text = "flags: never unsure"
+        if self.flag_above is not None:
+            text = f"flags: unsure above {self.flag_above:.2f} bits per byte"
+        if not self.thresholds:
+            text += "; the model has no thresholds of its own"
+        return text
 
     def flag(self, results: Sequence[TranslationResult]) -> list[TranslationResult]:
         """Return copies of the results with the flags of their best hypotheses.
@@ -112,11 +114,7 @@ class Judge:
         an invention always is unsure.
         """
         pairs = list(zip(sources, translations, strict=True))
-        # The search did not write what has a probability of 1: it was copied, as an empty line or a
-        # URL is.
-        all_flags = [
-            [] if not best.log_probability else self._flags(source, best) for source, best in pairs
-        ]
+        all_flags = [self._flags(source, best) for source, best in pairs]
         doubtful = [k for k, flags in enumerate(all_flags) if UNSURE in flags]
         saved = self.saved_bits([pairs[k][0] for k in doubtful], [pairs[k][1] for k in doubtful])
         for k, bits in zip(doubtful, saved, strict=False):  # none are computed for some models
@@ -127,6 +125,10 @@ class Judge:
 
     def _flags(self, source: bytes, best: Hypothesis) -> list[str]:
         """Return the flags that need no further costs."""
+        # The search did not write what has a probability of 1: it was copied, like an empty line or
+        # a URL.
+        if not best.log_probability:
+            return []
         flags = list(text_flags(source, best.text, self.thresholds))
         bits = bits_of_text(best)
         if bits is None:
@@ -144,7 +146,7 @@ class Judge:
         self, sources: Sequence[bytes], translations: Sequence[Hypothesis]
     ) -> list[float]:
         """Return the bits that each translation costs less given its source than given an empty
-        source.
+        one.
 
         It is their pointwise mutual information. A text that was written without regard to its
         source saves more than k bits with a probability of 2^-k at most. Tags, placeholders and
@@ -158,8 +160,12 @@ class Judge:
         of_source = np.array([-best.log_probability / math.log(2) for best in translations])
         with_spans = [k for k, best in enumerate(translations) if copied_spans(best.text)]
         if with_spans:  # the search has the cost of the whole text alone
-            some = [sources[k] for k in with_spans], [texts[k] for k in with_spans]
-            of_source[with_spans] = bits_of_texts(self.scorer, *some, copied_spans)
+            of_source[with_spans] = bits_of_texts(
+                self.scorer,
+                [sources[k] for k in with_spans],
+                [texts[k] for k in with_spans],
+                copied_spans,
+            )
         return [float(bits) for bits in alone - of_source]
 
     @cached_property
@@ -191,7 +197,9 @@ def bits_of_text(translation: Hypothesis) -> float | None:
     n_bytes = len(translation.text) - sum(
         end - begin for begin, end in copied_spans(translation.text)
     )
-    return -translation.log_probability / math.log(2) / n_bytes if n_bytes else None
+    if not n_bytes:
+        return None
+    return -translation.log_probability / math.log(2) / n_bytes
 
 
 def bits_of_texts(

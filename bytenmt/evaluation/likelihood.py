@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.decoding.scorer import Scorer
+from bytenmt.formality import Form
 from bytenmt.utf8 import EOS
 
 if TYPE_CHECKING:  # it imports PyTorch
@@ -23,13 +24,16 @@ LINES_AT_ONCE = 100  # lines that a process scores together
 
 
 def log_probabilities(
-    scorer: Scorer, corpus: ParallelCorpus, group: Group | None = None
+    scorer: Scorer,
+    corpus: ParallelCorpus,
+    group: Group | None = None,
+    formality: Form | None = None,
 ) -> npt.NDArray[np.float64]:
-    """Return the natural log-probability of each target of a corpus, given its source, EOS
-    included: (m,).
+    """Return the natural log-probability of each target of a corpus given its source: (m,).
 
-    group: processes that share the work. All of them call this, with the same model and corpus, and
-    each gets all values.
+    EOS is included. group: processes that share the work. All of them call this, with the same
+    model and corpus, and each gets all values. formality: the form of address that the sources ask
+    for.
     """
     log_p = np.zeros(len(corpus))
     order = np.argsort(corpus.target_lengths, kind="stable")
@@ -37,16 +41,20 @@ def log_probabilities(
         order[first : first + LINES_AT_ONCE].tolist()
         for first in range(0, len(order), LINES_AT_ONCE)
     ]
-    for indices in parts if group is None else parts[group.rank :: group.size]:
-        sources = [corpus.source(k) for k in indices] if corpus.has_source else None
-        all_scores = scorer.score_texts(sources, [corpus.target(k) + bytes([EOS]) for k in indices])
+    if group is not None:
+        parts = parts[group.rank :: group.size]
+    for indices in parts:
+        sources = None
+        if corpus.has_source:
+            sources = [corpus.source(k) for k in indices]
+        targets = [corpus.target(k) + bytes([EOS]) for k in indices]
+        all_scores = scorer.score_texts(sources, targets, formality)
         log_p[indices] = [scores.log_p.sum() for scores in all_scores]
     if group is not None and group.size > 1:
         import torch
 
-        group.all_reduce(
-            torch.from_numpy(log_p)
-        )  # in place: a pair is zero in all processes but one
+        # In place: a pair is zero in all processes but one.
+        group.all_reduce(torch.from_numpy(log_p))
     return log_p
 
 

@@ -10,7 +10,8 @@ import io
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,20 +33,34 @@ FAMILIES = (
     "Apple SD Gothic Neo",
 )
 FIRST_EASTERN = "\u2e80"  # from here on characters are in the other fonts alone
-LARGEST = 12_000  # most pixels of a picture's longer side
+MAX_PIXELS = 12_000  # of a picture's longer side
 DPI = 120
-INCH = 0.19  # inches of a character in a heat map
-END = "↵"  # of the source, which can be attended to as well
+CHARACTER_INCHES = 0.19  # of a heat map
+END_LABEL = "↵"  # the end of the source, which can be attended to as well
 
 Records = Sequence[Mapping[str, float]]  # of metrics.jsonl, see comparison.read_metrics
-Weights = npt.NDArray[
-    np.float64
-]  # attention: (characters of the text, characters of the source + EOS)
+# Attention: (characters of the text, characters of the source + EOS)
+Weights = npt.NDArray[np.float64]
 
-CURVES = (  # keys of the records of metrics, labels, and what the first key is divided by
-    ("update", "valid_bits_per_byte", "update", "bits per byte", 1.0),
-    ("seconds", "valid_bits_per_byte", "minutes", "bits per byte", 60.0),
-    ("seconds", "valid_chrf", "minutes", "chrF", 60.0),
+
+class Curve(NamedTuple):
+    """A panel of learning curves."""
+
+    x: str  # key of the records of metrics
+    y: str  # key of the records of metrics
+    x_label: str
+    y_label: str
+    x_unit: float  # what x is divided by
+
+    def points(self, records: Records, y: str) -> list[tuple[float, float]]:
+        """Return x and the key y of the records that have it."""
+        return [(record[self.x] / self.x_unit, record[y]) for record in records if y in record]
+
+
+CURVES = (
+    Curve("update", "valid_bits_per_byte", "update", "bits per byte", 1.0),
+    Curve("seconds", "valid_bits_per_byte", "minutes", "bits per byte", 60.0),
+    Curve("seconds", "valid_chrf", "minutes", "chrF", 60.0),
 )
 LOOKS: dict[str, dict[str, Any]] = {
     "validation": {"marker": "o", "markersize": 3, "linewidth": 1.2},
@@ -53,9 +68,11 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 
 
+LINE_STYLES = ("-", "--", ":")  # of the first ten runs, the next ten, and the next
+
+
 def check_picture(output: str) -> None:
-    """Raise BytenmtError if the name of a picture does not end in .png, or matplotlib is not
-    installed."""
+    """Raise BytenmtError if a picture's name does not end in .png, or matplotlib is missing."""
     if not output.endswith(".png"):
         raise BytenmtError(f"{output}: give a name that ends in .png")
     if importlib.util.find_spec("matplotlib") is None:
@@ -68,10 +85,10 @@ def png(figure: Figure) -> bytes:
     """Return a figure as a PNG file; a very large one has fewer dots per inch."""
     file = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", "Glyph .* missing"
-        )  # one for each character without a font
-        figure.savefig(file, format="png", dpi=min(DPI, LARGEST / max(figure.get_size_inches())))
+        # One for each character without a font.
+        warnings.filterwarnings("ignore", "Glyph .* missing")
+        dpi = min(DPI, MAX_PIXELS / max(figure.get_size_inches()))
+        figure.savefig(file, format="png", dpi=dpi)
     return file.getvalue()
 
 
@@ -84,50 +101,43 @@ def label_families() -> list[str]:
 
 
 def visible_label(letter: str) -> str:
-    """Return a visible label for a character: ␣ for a space, the code point in hex if it is not
-    printable."""
+    """Return a visible label for a character: ␣ for a space, a code point if not printable."""
     if letter == " ":
         return "␣"
-    return letter if letter.isprintable() else f"{ord(letter):04X}"
+    if letter.isprintable():
+        return letter
+    return f"{ord(letter):04X}"
 
 
 def learning_curves(runs: Mapping[str, Records]) -> Figure:
-    """Draw learning curves, a line for each run: validation bits per byte by update and by time,
-    and chrF by time, each in a panel if any run has measured it.
+    """Draw learning curves, a line for each run and a panel for each of CURVES that was measured.
 
     runs: the records of each run, by the name that the legend shows.
     """
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    panels = [
-        curve
-        for curve in CURVES
-        if any(curve[1] in record for log in runs.values() for record in log)
-    ]
+    measured: set[str] = set()
+    for record in chain.from_iterable(runs.values()):
+        measured.update(record)
+    panels = [curve for curve in CURVES if curve.y in measured]
     panels = panels or [*CURVES[:2]]  # before the first validation: training alone
     figure = Figure(figsize=(4.4 * len(panels), 4.2), layout="constrained")
-    for place, (x, y, x_label, y_label, unit) in enumerate(panels, 1):
+    for place, panel in enumerate(panels, 1):
         axes = figure.add_subplot(1, len(panels), place)
         for number, (name, records) in enumerate(runs.items()):
-            valid, trained = (
-                [(record[x] / unit, record[key]) for record in records if key in record]
-                for key in (y, "train_bits_per_byte")
-            )
-            spans = np.diff(
-                [0, *(record["update"] for record in records if "train_bits_per_byte" in record)]
-            )
-            if trained and 2 * spans[-1] < max(
-                spans
-            ):  # the mean of a rest of a log interval makes a hook
-                trained.pop()
-            style = {"color": f"C{number % 10}", "linestyle": ("-", "--", ":")[number // 10 % 3]}
+            valid = panel.points(records, panel.y)
+            trained = _training_points(panel, records)
+            style = {
+                "color": f"C{number % 10}",
+                "linestyle": LINE_STYLES[number // 10 % len(LINE_STYLES)],
+            }
             look = LOOKS["validation"] | style | {"label": name}
             if valid:
                 axes.plot(*zip(*valid, strict=True), **look)
-            if trained and y == "valid_bits_per_byte":
+            if trained and panel.y == "valid_bits_per_byte":
                 axes.plot(*zip(*trained, strict=True), **LOOKS["training"] | style)
-        axes.set(xlabel=x_label, ylabel=y_label)
+        axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
@@ -136,6 +146,19 @@ def learning_curves(runs: Mapping[str, Records]) -> Figure:
     font = {"family": label_families()}
     figure.legend(handles=lines, loc="outside upper center", ncols=4, frameon=False, prop=font)
     return figure
+
+
+def _training_points(panel: Curve, records: Records) -> list[tuple[float, float]]:
+    """Return the points of the training loss, without a last one that would make a hook.
+
+    Such a point is the mean of the rest of a log interval.
+    """
+    points = panel.points(records, "train_bits_per_byte")
+    updates = [record["update"] for record in records if "train_bits_per_byte" in record]
+    spans = np.diff([0, *updates])
+    if points and 2 * spans[-1] < max(spans):
+        points.pop()
+    return points
 
 
 def attention_maps(
@@ -151,18 +174,19 @@ def attention_maps(
         for number, weights in layers.items()
     }
     mean = np.mean([*maps.values()], axis=0)
-    return {f"mean of {len(maps)} layers": mean, **maps} if len(maps) > 1 else {"": mean}
+    if len(maps) == 1:
+        return {"": mean}
+    return {f"mean of {len(maps)} layers": mean, **maps}
 
 
 def draw_attention(source: str, text: str, maps: Mapping[str, Weights]) -> Figure:
-    """Draw a heat map for each map of attention_maps: source at the top, text at the side, large is
-    dark."""
+    """Draw a heat map for each map of attention_maps: source at the top, text at the side."""
     from matplotlib.figure import Figure
 
-    across, down = ([*map(visible_label, line)] for line in (source, text))
-    across.append(END)
-    width = INCH * (len(across) + max(map(len, down))) + 0.9
-    height = INCH * (len(down) + max(map(len, across))) + 0.9
+    across = [*map(visible_label, source), END_LABEL]
+    down = [*map(visible_label, text)]
+    width = CHARACTER_INCHES * (len(across) + max(map(len, down))) + 0.9
+    height = CHARACTER_INCHES * (len(down) + max(map(len, across))) + 0.9
     n_columns = min(len(maps), max(1, round(math.sqrt(len(maps) * height / width))))
     n_rows = math.ceil(len(maps) / n_columns)
     figure = Figure(figsize=(width * n_columns, height * n_rows + 0.4), layout="constrained")
@@ -170,8 +194,10 @@ def draw_attention(source: str, text: str, maps: Mapping[str, Weights]) -> Figur
         axes = figure.add_subplot(n_rows, n_columns, place)
         axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="equal", interpolation="nearest")
         style: dict[str, Any] = {"fontsize": 9, "fontfamily": label_families()}
-        upright = 90 if max(map(len, across)) > 1 else 0
-        axes.set_xticks(range(len(across)), across, rotation=upright, **style)
+        degrees = 0
+        if max(map(len, across)) > 1:
+            degrees = 90
+        axes.set_xticks(range(len(across)), across, rotation=degrees, **style)
         axes.set_yticks(range(len(down)), down, **style)
         axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
         axes.set_xlabel(name)

@@ -1,9 +1,20 @@
-"""Score decoded text by sacreBLEU, with its signatures."""
+"""Score decoded text by the metrics of plugins.METRICS: chrF, BLEU and others.
+
+>>> scores = text_scores(["a cat sat on it"], ["a cat sat on it"])
+>>> scores.exact_match, scores.chrf_signature.split("|")[0]
+(100.0, 'nrefs:1')
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
+
+from bytenmt.config.metrics import DEFAULT_TOKENIZER, bleu_metric, bleu_scorer, chrf_scorer
+from bytenmt.errors import BytenmtError
+from bytenmt.plugins import METRICS, Metric
 
 
 class TextScores(NamedTuple):
@@ -13,25 +24,73 @@ class TextScores(NamedTuple):
     bleu: float  # 0 to 100, of the corpus
     exact_match: float  # lines that equal their references, in percent
     chrf_signature: str  # sacreBLEU's
-    bleu_signature: str
+    bleu_signature: str  # sacreBLEU's
 
 
-def text_scores(
-    hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a"
-) -> TextScores:
-    """Score translations (hypotheses), a line each, against as many references.
+def text_metrics(tokenize: str = DEFAULT_TOKENIZER) -> dict[str, Metric]:
+    """Return the metrics that compare translations with references, by their names in METRICS.
 
     tokenize: sacreBLEU's name of BLEU's tokenizer (13a, char, intl, …).
     """
-    from sacrebleu.metrics.bleu import BLEU
-    from sacrebleu.metrics.chrf import CHRF
+    metrics = {name: metric for name, metric in METRICS.items() if metric.line_values is not None}
+    if tokenize != DEFAULT_TOKENIZER:
+        metrics["bleu"] = bleu_metric(tokenize)
+    return metrics
 
-    chrf, bleu = CHRF(), BLEU(tokenize=tokenize)
-    equal = sum(h == r for h, r in zip(hypotheses, references, strict=True))
-    return TextScores(
-        chrf=chrf.corpus_score(hypotheses, [references]).score,
-        bleu=bleu.corpus_score(hypotheses, [references]).score,
-        exact_match=100 * equal / max(1, len(references)),
-        chrf_signature=str(chrf.get_signature()),
-        bleu_signature=str(bleu.get_signature()),
-    )
+
+def line_values(
+    metric: Metric,
+    sources: Sequence[str],
+    translations: Sequence[str],
+    references: Sequence[str],
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """Return the numbers of each line, (lines,) or (lines, k), of a metric of translations.
+
+    Raises BytenmtError where the metric, of a plugin, fails or returns another number of lines.
+    """
+    assert metric.line_values is not None
+    try:
+        values = np.asarray(metric.line_values(sources, translations, references))
+    except Exception as error:
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        raise BytenmtError(f"metric {metric.name}: {text}: correct the plugin") from error
+    if len(values) != len(references):
+        raise BytenmtError(
+            f"metric {metric.name}: {len(values)} values for {len(references)} lines: correct the"
+            " plugin"
+        )
+    return values
+
+
+def text_values(
+    sources: Sequence[str],
+    translations: Sequence[str],
+    references: Sequence[str],
+    tokenize: str = DEFAULT_TOKENIZER,
+) -> dict[str, float]:
+    """Return the value of each metric of text_metrics for translations, a line each."""
+    return {
+        name: metric.combine(line_values(metric, sources, translations, references))
+        for name, metric in text_metrics(tokenize).items()
+    }
+
+
+def signatures(tokenize: str = DEFAULT_TOKENIZER) -> tuple[str, str]:
+    """Return sacreBLEU's signatures of chrF and of BLEU with a tokenizer."""
+    return str(chrf_scorer().get_signature()), str(bleu_scorer(tokenize).get_signature())
+
+
+def text_scores(
+    translations: Sequence[str], references: Sequence[str], tokenize: str = DEFAULT_TOKENIZER
+) -> TextScores:
+    """Score translations, a line each, against as many references.
+
+    tokenize: see text_metrics.
+    """
+    metrics = text_metrics(tokenize)
+    values = {
+        name: metrics[name].combine(line_values(metrics[name], (), translations, references))
+        for name in ("chrf", "bleu", "exact_match")
+    }
+    chrf_signature, bleu_signature = signatures(tokenize)
+    return TextScores(**values, chrf_signature=chrf_signature, bleu_signature=bleu_signature)

@@ -16,13 +16,12 @@ from bytenmt.utf8 import first_invalid
 def generate(
     runtime: Runtime, prompt: bytes = b"", n_bytes: int = 1000, **sampling: Any
 ) -> Iterator[bytes]:
-    """Return an iterator over the prompt and up to n_bytes more of text, sampled from language
-    models.
+    """Return an iterator over the prompt and up to n_bytes more of text, sampled from models.
 
-    Each item is valid UTF-8; line ends are sampled like any byte. runtime: of models without a
-    source;
-    n_bytes: at most 10 MB, and fewer come only if the next character has no room; sampling:
-    temperature, top_k, top_p, seed. Raises SettingError when called, not when iterated.
+    Each item is valid UTF-8; line ends are sampled like any byte. runtime: of language models,
+    which have no source; n_bytes: at most 10 MB, and fewer come only if the next character has no
+    room; sampling: temperature, top_k, top_p, seed. Raises SettingError when called, not when
+    iterated.
     """
     if runtime.has_source:
         raise SettingError("the models are translation models: give language models")

@@ -24,14 +24,14 @@ Keys = npt.NDArray[np.uint64]
 Reals = npt.NDArray[np.float64]
 
 ORDER = 5  # bytes of context
-MOST = 1 << 25  # bytes of a training text that are counted: about 2 GB of memory and a minute
-ONE_BYTE = np.uint64(8)  # bits
-LEAST = 0.1  # of a discount, so that a byte not seen yet keeps some probability
+# Bytes of a training text that are counted: about 2 GB of memory and a minute.
+MAX_COUNTED_BYTES = 1 << 25
+BITS_PER_BYTE = np.uint64(8)
+MIN_DISCOUNT = 0.1  # so that a byte not seen yet keeps some probability
 
 
 class Level(NamedTuple):
-    """Discounted counts for one length of context; a, n and t are those of the formula of the
-    module."""
+    """Discounted counts for one length of context; a, n and t are those of the module's formula."""
 
     pairs: Keys  # (m,), sorted: a context and the next byte as one integer, the next byte lowest
     seen: Reals  # (m,), n of each pair: its count less the discount
@@ -66,11 +66,12 @@ class NGram(NamedTuple):
         before (order,) uint8: the bytes before the text; None: zeros.
         """
         order = len(self.levels) - 1
-        before = np.zeros(order, np.uint8) if before is None else before
+        if before is None:
+            before = np.zeros(order, np.uint8)
         probability = np.full(len(text), 1 / N_IDS)
         for k, level in enumerate(self.levels):
             wanted = _pairs(text, before[order - k :], k)
-            indices, there = _look_up(level.contexts, wanted >> ONE_BYTE)
+            indices, there = _look_up(level.contexts, wanted >> BITS_PER_BYTE)
             pair_at, pair_there = _look_up(level.pairs, wanted)
             seen = np.where(pair_there, level.seen[pair_at], 0.0)
             longer = (seen + level.back[indices] * probability) / level.total[indices]
@@ -80,20 +81,23 @@ class NGram(NamedTuple):
 
 
 class NGramBaseline:
-    """Measures bits per byte of a stream under an n-gram, for comparison with a language model's.
-
-    training: the texts (uint8) that the n-gram is estimated from, of which the first MOST (2^25)
-    bytes count.
-    """
+    """Measures bits per byte of a stream under an n-gram, to compare a language model with."""
 
     def __init__(self, training: Sequence[Bytes]) -> None:
+        """training: the texts (uint8) that the n-gram is estimated from, of which the first
+        MAX_COUNTED_BYTES (2^25) count."""
         starts = np.cumsum([0, *map(len, training)]).tolist()
         counted = [
-            text[: max(0, MOST - begin)] for text, begin in zip(training, starts, strict=False)
+            text[: max(0, MAX_COUNTED_BYTES - begin)]
+            for text, begin in zip(training, starts, strict=False)
         ]
-        self._share = f" of the first {MOST} of {starts[-1]} bytes" if starts[-1] > MOST else ""
+        self._share = ""
+        if starts[-1] > MAX_COUNTED_BYTES:
+            self._share = f" of the first {MAX_COUNTED_BYTES} of {starts[-1]} bytes"
         self._model = NGram.from_texts(counted)
-        self._bits, self._n_bytes, self._before = 0.0, 0, np.zeros(ORDER, np.uint8)
+        self._bits = 0.0
+        self._n_bytes = 0
+        self._before = np.zeros(ORDER, np.uint8)  # the last bytes of the stream so far
 
     def add(self, data: bytes) -> None:
         """Add the bits of the next bytes of the stream to the sum."""
@@ -109,27 +113,32 @@ class NGramBaseline:
 
 
 def _discounted(pairs: Keys, counts: npt.NDArray[np.int64]) -> Level:
-    """Return a level with discounts estimated from how many pairs were counted once, twice, three
-    and four times.
-    """
+    """Return a level; discounts follow from how many pairs were counted once to four times."""
     once, twice, thrice, four = (int((counts == count).sum()) for count in (1, 2, 3, 4))
     share = once / max(1, once + 2 * twice)
     ratios = 2 * twice / max(1, once), 3 * thrice / max(1, twice), 4 * four / max(1, thrice)
     guessed = [count - share * ratio for count, ratio in enumerate(ratios, 1)]
-    discounts = np.array([0.0, *(min(max(d, LEAST), c - LEAST) for c, d in enumerate(guessed, 1))])
+    bounded = [
+        min(max(discount, MIN_DISCOUNT), count - MIN_DISCOUNT)
+        for count, discount in enumerate(guessed, 1)
+    ]
+    discounts = np.array([0.0, *bounded])
     taken = discounts[np.minimum(counts, 3)]
-    contexts, first = np.unique(pairs >> ONE_BYTE, return_index=True)
-    total, back = np.add.reduceat(counts, first), np.add.reduceat(taken, first)
+    contexts, first = np.unique(pairs >> BITS_PER_BYTE, return_index=True)
+    total = np.add.reduceat(counts, first)
+    back = np.add.reduceat(taken, first)
     return Level(pairs, counts - taken, contexts, back, total.astype(float))
 
 
 def _pairs(text: Bytes, before: Bytes, k: int) -> Keys:
-    """Return each byte of a text with the k bytes before it: text (n,), before (k,) uint8 -> (n,)
-    uint64."""
+    """Return each byte of a text (n,) uint8 with the k bytes before it, as integers (n,) uint64.
+
+    before (k,) uint8: the bytes before the text.
+    """
     whole = np.concatenate([before, text])
     keys = np.zeros(len(text), np.uint64)
     for start in range(k + 1):
-        keys = keys << ONE_BYTE | whole[start : start + len(text)]
+        keys = keys << BITS_PER_BYTE | whole[start : start + len(text)]
     return keys
 
 

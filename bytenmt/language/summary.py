@@ -11,29 +11,31 @@ class PredictionSummary:
     """Accumulates bits and accuracy of predictions."""
 
     def __init__(self) -> None:
-        self.n_bytes, self._bits, self._first, self._fifth = 0, 0.0, 0, 0
+        self.n_bytes = 0
+        self._bits = 0.0
+        self._n_first = 0  # true bytes that were the likeliest
+        self._n_fifth = 0  # true bytes that were among the five likeliest
 
     def add(self, surprise: Surprisal) -> None:
         """Add the predictions of these bytes to the sums."""
         self.n_bytes += len(surprise.data)
         self._bits += float(surprise.bits.sum())
-        self._first += int((surprise.rank == 0).sum())
-        self._fifth += int((surprise.rank < 5).sum())
+        self._n_first += int((surprise.rank == 0).sum())
+        self._n_fifth += int((surprise.rank < 5).sum())
 
     def lines(self) -> Iterator[str]:
         """Yield lines for people: bits per byte, bytes, and how often the true byte was likely."""
         share = 100 / max(1, self.n_bytes)
         yield f"bits per byte: {self._bits / max(1, self.n_bytes):.4f}"
         yield f"bytes: {self.n_bytes}"
-        yield f"the likeliest byte: {share * self._first:.2f} %"
-        yield f"among the five likeliest: {share * self._fifth:.2f} %"
+        yield f"the likeliest byte: {share * self._n_first:.2f} %"
+        yield f"among the five likeliest: {share * self._n_fifth:.2f} %"
 
 
 def json_lines(surprise: Surprisal, first: int) -> bytes:
-    """Format a JSON object a line for each byte: its offset, byte, bits and rank (1 for the
-    likeliest).
+    """Format a JSON object a line for each byte: its offset, byte, bits and rank.
 
-    first: offset of the first byte.
+    The likeliest byte has rank 1. first: offset of the first byte.
     """
     numbers = zip(*(part.tolist() for part in surprise), strict=True)
     lines = (

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from bytenmt.decoding.scorer import Scorer, TextScores
 
-CHUNK = 1024  # bytes of a stream that a model reads in one call
+CHUNK_BYTES = 1024  # of a stream that a model reads in one call
 
 
 class Surprisal(NamedTuple):
@@ -24,9 +24,8 @@ class Surprisal(NamedTuple):
 
     data: npt.NDArray[np.uint8]  # (n,), the bytes
     bits: npt.NDArray[np.float64]  # (n,), -log2 p of each byte
-    rank: npt.NDArray[
-        np.int64
-    ]  # (n,), how many bytes were likelier, or as likely and of lower value
+    # (n,), how many bytes were likelier, or as likely and of lower value
+    rank: npt.NDArray[np.int64]
 
     @staticmethod
     def concatenate(parts: Sequence[Surprisal]) -> Surprisal:
@@ -36,7 +35,7 @@ class Surprisal(NamedTuple):
 
 
 def stream_surprisal(
-    scorer: Scorer, pieces: Iterable[bytes], chunk: int = CHUNK
+    scorer: Scorer, pieces: Iterable[bytes], chunk: int = CHUNK_BYTES
 ) -> Iterator[Surprisal]:
     """Yield the surprisal of each byte of a stream under a language model, `chunk` bytes at a time.
 
@@ -48,7 +47,7 @@ def stream_surprisal(
 
 
 def rechunk(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Yield the same stream in pieces of `size` bytes; the last one may be shorter, none is empty."""
+    """Yield the same stream in pieces of `size` bytes; the last may be shorter, none is empty."""
     waiting = bytearray()
     for piece in pieces:
         waiting += piece

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from bytenmt.layers.deferred_matmul import Product, deferred_product
 from bytenmt.layers.fused_additive import FusedScore, can_fuse
 
-NUMBERS = (
-    1 << 26
-)  # most elements of the additive score's tanh at once, unless a single query has more
+# Numbers of the additive score's tanh that are computed at once, unless a single query has more.
+MAX_TANH_NUMBERS = 1 << 26
 
 
 def source_mask(source_len: Tensor, n_columns: int) -> Tensor:
@@ -23,16 +22,15 @@ def source_mask(source_len: Tensor, n_columns: int) -> Tensor:
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Return the softmax of scores (n, q, s) over the s source columns: weights (n, q, s), 0 where
-    masked.
+    """Return the softmax of scores (n, q, s) over the s source columns; 0 where masked.
 
     mask (n, s) or (n, q, s) bool: true for columns to attend to.
     """
     if scores.shape[2] == 0:
         return scores
-    return scores.masked_fill(~(mask if mask.dim() == 3 else mask[:, None]), -torch.inf).softmax(
-        dim=-1
-    )
+    if mask.dim() == 2:
+        mask = mask[:, None]
+    return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
 
 
 def attend(
@@ -53,8 +51,7 @@ def attend(
 
 
 def gaussian(distance: Tensor, window: int) -> Tensor:
-    """Return exp(-x^2 / (2 sigma^2)) for distances x, a tensor of any shape, in bytes; sigma =
-    window / 2.
+    """Return exp(-x^2 / (2 sigma^2)) for distances x in bytes, of any shape; sigma = window / 2.
 
     Luong et al. 2015, eq. 10.
     """
@@ -62,10 +59,9 @@ def gaussian(distance: Tensor, window: int) -> Tensor:
 
 
 class PredictedPosition(nn.Module):
-    """Predicts a source position for each query: p = S sigma(v . tanh(W h)) (Luong et al. 2015, eq.
-    9).
+    """Predicts a source position for each query: p = S sigma(v . tanh(W h)).
 
-    It has no forward: call the function that `stepper` returns.
+    Luong et al. 2015, eq. 9. It has no forward: call the function that `stepper` returns.
     """
 
     def __init__(self, d_query: int) -> None:
@@ -76,8 +72,8 @@ class PredictedPosition(nn.Module):
     def stepper(self, source_len: Tensor) -> Product:
         """Return the function query (n, q, d) -> p (n, q), for one run of a loop over steps.
 
-        source_len (n,) int64: S, the columns of each source. p is in float32 or better: bf16 cannot
-        count bytes.
+        source_len (n,) int64: S, the columns of each source. p is in float32 or better, since bf16
+        cannot count bytes.
         """
         projection = deferred_product(self.hidden.weight)
 
@@ -91,11 +87,10 @@ class PredictedPosition(nn.Module):
 
 
 class AdditiveScore(nn.Module):
-    """The additive score v^T tanh(W q + k): Bahdanau et al. 2015 (appendix), and Luong's "concat"
-    with k = U h.
+    """The additive score v^T tanh(W q + k) of Bahdanau et al. 2015 (appendix).
 
-    Keys are projected by the caller, because they are the same at every step. It has no forward:
-    call the function that `stepper` returns.
+    It is Luong's "concat" with k = U h. Keys are projected by the caller, because they are the same
+    at every step. It has no forward: call the function that `stepper` returns.
     """
 
     def __init__(self, d_query: int, d_attention: int) -> None:
@@ -104,8 +99,7 @@ class AdditiveScore(nn.Module):
         self.v = nn.Parameter(torch.zeros(d_attention))
 
     def stepper(self, keys: Tensor) -> Product:
-        """Return the function query (n, q, d_query) -> scores (n, q, s), for one run of a loop over
-        steps.
+        """Return the function query (n, q, d_query) -> scores (n, q, s), for one run of a loop.
 
         keys (n, s, d_attention): the projected ones, k.
         """
@@ -116,7 +110,7 @@ class AdditiveScore(nn.Module):
             share = projection(query.flatten(0, 1)).view(*query.shape[:2], -1)
             if fused is not None:
                 return fused(share)
-            together = max(1, NUMBERS // max(1, keys.numel()))
+            together = max(1, MAX_TANH_NUMBERS // max(1, keys.numel()))
             parts = [
                 torch.tanh(part[:, :, None] + keys[:, None]) @ self.v
                 for part in torch.split(share, together, dim=1)

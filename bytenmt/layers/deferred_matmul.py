@@ -17,14 +17,12 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-Product = Callable[
-    [Tensor], Tensor
-]  # x -> x matrix^T, or any function that a loop calls at each step
+# x -> x matrix^T, or any function that a loop calls at each step
+Product = Callable[[Tensor], Tensor]
 
 
 def plain_product(matrix: Tensor) -> Product:
-    """Return the function x -> x matrix^T with autograd's usual gradient of the matrix at every
-    call."""
+    """Return the function x -> x matrix^T, with autograd's usual gradient at every call."""
     return lambda x: x @ matrix.mT
 
 
@@ -41,7 +39,7 @@ def deferred_product(matrix: Tensor) -> Product:
 
 
 def compute_type(x: Tensor) -> Tensor:
-    """Return x in the dtype that autocast takes for matrix products; x itself if autocast is off."""
+    """Return x in autocast's dtype of matrix products; x itself if autocast is off."""
     device = x.device.type
     if torch.is_autocast_enabled(device) and x.dtype != torch.float64:
         return x.to(torch.get_autocast_dtype(device))
@@ -83,7 +81,10 @@ class Deferred(ABC):
 
 
 class DeferredProduct(Deferred):
-    """The function x -> x matrix^T of `deferred_product`. matrix: detached, in compute_type's type."""
+    """The function x -> x matrix^T of `deferred_product`.
+
+    matrix: detached, in compute_type's type.
+    """
 
     def __init__(self, matrix: Tensor) -> None:
         matrix = compute_type(matrix)
@@ -101,8 +102,10 @@ class DeferredProduct(Deferred):
         return d_y @ self.matrix
 
     def note(self, x: Tensor, d_y: Tensor) -> None:
-        """Record inputs (..., d_input) of products and the gradients (..., d_output) of their
-        outputs, also for functions that compute the products themselves (fused_cells.py)."""
+        """Record inputs (..., d_input) of products and gradients (..., d_output) of their outputs.
+
+        Functions that compute the products themselves (fused_cells.py) call it, too.
+        """
         self.notes.append((x, d_y))
 
     def gather(self) -> tuple[Tensor, ...]:
@@ -117,7 +120,8 @@ class DeferredProduct(Deferred):
 class _Gather(Function):
     @staticmethod
     def forward(ctx: Any, function: Deferred, *parameters: Tensor) -> Tensor:
-        ctx.function, ctx.kinds = function, [parameter.dtype for parameter in parameters]
+        ctx.function = function
+        ctx.kinds = [parameter.dtype for parameter in parameters]
         return parameters[0].new_zeros(())
 
     @staticmethod
@@ -131,7 +135,8 @@ class _Gather(Function):
 class _Step(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, token: Tensor, function: Deferred) -> Tensor:
-        ctx.function, ctx.kind = function, x.dtype
+        ctx.function = function
+        ctx.kind = x.dtype
         y, saved = function.forward(x)
         ctx.save_for_backward(saved)
         return y

@@ -20,34 +20,37 @@ from bytenmt.jit import njit
 from bytenmt.layers.kernel_helpers import parallel_for
 from bytenmt.splitmix import INCREMENT, mix_bits
 
-PARTS = 1 << 16  # a probability is a multiple of 1 / PARTS
-BLOCK = 2048  # elements per block: 512 words of random bits
-ENOUGH = 1 << 12  # elements from which on this mask is faster than PyTorch's
-BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # integers by their bytes
+N_PARTS = 1 << 16  # a probability is a multiple of 1 / N_PARTS
+BLOCK_NUMBERS = 2048  # numbers of a block: 512 words of random bits
+MIN_NUMBERS = 1 << 12  # from which on this mask is faster than PyTorch's
+INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # integers by their bytes
 Numbers = npt.NDArray[Any]
 
 
 def drop(x: Tensor, probability: float, training: bool) -> Tensor:
-    """Apply dropout to x of any shape: in training set elements to 0 with this probability, and
-    scale the others."""
+    """Apply dropout to x of any shape.
+
+    In training elements become 0 with this probability, and the others are scaled.
+    """
     if not training or not probability:
         return x
-    if x.device.type != "cpu" or x.numel() < ENOUGH:
+    if x.device.type != "cpu" or x.numel() < MIN_NUMBERS:
         return F.dropout(x, probability, training)
-    return x * dropout_mask(x, min(round(probability * PARTS), PARTS - 1))
+    return x * dropout_mask(x, min(round(probability * N_PARTS), N_PARTS - 1))
 
 
 def dropout_mask(x: Tensor, parts: int) -> Tensor:
-    """Return a random mask of x's shape and dtype, on the CPU: 0 with a probability of parts /
-    65536, else the scale 1 / (1 - probability). x must be on the CPU, too."""
+    """Return a random mask of x's shape and dtype; x must be on the CPU.
+
+    It is 0 with a probability of parts / 65536, else the scale 1 / (1 - probability).
+    """
     mask = torch.empty(x.numel(), dtype=x.dtype)
-    bits = mask.view(BITS[x.element_size()])
-    scale = torch.tensor([PARTS / (PARTS - parts)], dtype=x.dtype).view(bits.dtype)
+    bits = mask.view(INTEGERS[x.element_size()])
+    scale = torch.tensor([N_PARTS / (N_PARTS - parts)], dtype=x.dtype).view(bits.dtype)
     seed = torch.empty(1, dtype=torch.int64).random_().numpy()
-    arrays = bits.numpy(), scale.numpy(), seed
-    parallel_for(
-        lambda _, first, last: fill_mask(*arrays, parts, first, last), -(-len(bits) // BLOCK)
-    )
+    arrays = (bits.numpy(), scale.numpy(), seed)
+    n_blocks = -(-len(bits) // BLOCK_NUMBERS)
+    parallel_for(lambda _, first, last: fill_mask(*arrays, parts, first, last), n_blocks)
     return mask.view(x.shape)
 
 
@@ -55,16 +58,17 @@ def dropout_mask(x: Tensor, parts: int) -> Tensor:
 def fill_mask(
     bits: Numbers, scale: Numbers, seed: Numbers, parts: int, first: int, last: int
 ) -> None:
-    """Write scale[0] or, with a probability of parts / 65536, 0 to blocks first to last - 1 of bits
-    (n,).
+    """Write scale[0] or, with a probability of parts / 65536, 0 to blocks of bits (n,).
 
-    bits: the mask's memory as integers; scale (1,): the number of the others, as an integer, too;
-    seed: (1,) int64, of splitmix64. A block is BLOCK (2,048) elements.
+    first, last: the blocks from first to last - 1, of BLOCK_NUMBERS (2,048) each; bits: the mask's
+    memory as integers; scale (1,): the number of the others, as an integer, too; seed: (1,) int64,
+    of splitmix64.
     """
     words = np.empty(512, np.uint64)
     draws = words.view(np.uint16)
     zero = bits.dtype.type(0)
-    least, kept = np.uint16(parts), scale[0]
+    least = np.uint16(parts)
+    kept = scale[0]
     for block in range(first, last):
         start = np.uint64(seed[0]) + np.uint64(block) * np.uint64(512) * INCREMENT
         for i in range(512):

@@ -11,11 +11,11 @@ from bytenmt.utf8 import N_IDS
 
 
 class ByteEmbedding(nn.Module):
-    """The embedding of the 256 byte ids, shared by source and target, plus n-gram vectors with
-    `ngrams`.
+    """The embedding of the 256 byte ids, shared by source and target.
 
-    A text may be read in chunks: a decoder keeps the bytes before a chunk, `recent`, in its state,
-    which it gets from `start` at the start of a text and from `advance` after each chunk.
+    With `ngrams` n-gram vectors are added. A text may be read in chunks: a decoder keeps the bytes
+    before a chunk, `recent`, in its state, which it gets from `start` at the start of a text and
+    from `advance` after each chunk.
     """
 
     def __init__(
@@ -39,7 +39,9 @@ class ByteEmbedding(nn.Module):
 
     def start(self, rows: int, device: torch.device) -> RecentBytes:
         """Return `recent` for the start of a text, all BOS; () without n-grams."""
-        return () if self.ngrams is None else self.ngrams.start(rows, device)
+        if self.ngrams is None:
+            return ()
+        return self.ngrams.start(rows, device)
 
     def advance(self, recent: RecentBytes, ids: Tensor) -> RecentBytes:
         """Return `recent` after ids (rows, t) uint8 more have been read."""
@@ -50,10 +52,9 @@ class ByteEmbedding(nn.Module):
 
 
 class PositionEmbedding(nn.Module):
-    """Learned embeddings of absolute positions: maps int64 positions (...) from 0 to (...,
-    d_embedding).
+    """Learned embeddings of absolute positions, which maps int64 (...) to (..., d_embedding).
 
-    Positions past the table share its last row.
+    Positions count from 0. Positions past the table share its last row.
     """
 
     weight: Tensor  # (positions, d_embedding)
@@ -68,8 +69,7 @@ class PositionEmbedding(nn.Module):
 
 
 class SinusoidalPositions(PositionEmbedding):
-    """Sinusoidal positions (Vaswani et al. 2017, section 3.5), scaled as learned ones are
-    initialised.
+    """Sinusoidal positions (Vaswani et al. 2017, section 3.5), scaled like learned ones at first.
 
         p_(j,2i) = sin(j / 10000^(2i / d)) 0.1 sqrt(2),  p_(j,2i+1) the same of cos
 
@@ -81,9 +81,8 @@ class SinusoidalPositions(PositionEmbedding):
         nn.Module.__init__(self)
         positions = torch.arange(n_positions, dtype=torch.float64)[:, None]
         rates = 10_000.0 ** -(torch.arange(0, d_embedding, 2, dtype=torch.float64) / d_embedding)
-        waves = torch.stack(
-            [torch.sin(positions * rates), torch.cos(positions * rates)], dim=2
-        ).flatten(1)
+        angles = positions * rates
+        waves = torch.stack([torch.sin(angles), torch.cos(angles)], dim=2).flatten(1)
         self.register_buffer("weight", waves[:, :d_embedding] * (0.1 * 2**0.5), persistent=False)
 
 
@@ -94,7 +93,9 @@ class OutputLayer(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(N_IDS, d_input))
         nn.init.normal_(self.weight, std=d_input**-0.5)
-        self.bias = nn.Parameter(torch.zeros(N_IDS)) if bias else None
+        self.bias: nn.Parameter | None = None
+        if bias:
+            self.bias = nn.Parameter(torch.zeros(N_IDS))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map x (rows, t, d_input) to logits (rows, t, 256)."""

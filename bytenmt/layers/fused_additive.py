@@ -1,10 +1,10 @@
-"""The score v^T tanh(q + k) of additive attention for training on a CPU, without storing all tanh
-values.
+"""The score v^T tanh(q + k) of additive attention for training on a CPU.
 
+No tanh values are stored.
 With E_q = exp(2 q) and E_k = exp(2 k), tanh(q + k) = 1 - 2 / (1 + E_q E_k). The exponentials of the
 keys are computed once for all steps, so that a step costs one division per element. The backward
 pass recomputes it; the gradients of the keys and of v are computed after the last step. Exact up to
-float32 rounding while |k| is below LIMIT: where E_q overflows or is zero, tanh is 1 or -1 anyway.
+float32 rounding while |k| is below MAX_KEY: where E_q overflows or is zero, tanh is 1 or -1 anyway.
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ from bytenmt.layers.deferred_matmul import Deferred
 from bytenmt.layers.kernel_helpers import parallel_for, thread_ranges
 
 Array = npt.NDArray[np.float32]
-LIMIT = 20.0  # exp(2 k) is far from overflow and from zero, so that no infinity meets a zero
+# Below this absolute value of a key exp(2 k) is far from overflow and from zero: no infinity ever
+# meets a zero.
+MAX_KEY = 20.0
+ONE = np.float32(1)
+TWO = np.float32(2)
+FOUR = np.float32(4)
 
 
 @njit_any_order
@@ -28,7 +33,7 @@ def add_scores(q: Array, k: Array, v: Array, scores: Array, first: int, last: in
 
     v (d,). q (n, b, d) and k (n, s, d) are the exponentials exp(2 query) and exp(2 key).
     """
-    one, two, zero = np.float32(1), np.float32(2), np.float32(0)
+    zero = np.float32(0)
     _, s, d = k.shape
     most = zero
     for c in range(d):
@@ -38,17 +43,18 @@ def add_scores(q: Array, k: Array, v: Array, scores: Array, first: int, last: in
             for j in range(s):
                 total = zero
                 for c in range(d):
-                    total += np.divide(v[c], one + q[i, row, c] * k[i, j, c])
-                scores[i, row, j] = most - two * total
+                    total += np.divide(v[c], ONE + q[i, row, c] * k[i, j, c])
+                scores[i, row, j] = most - TWO * total
 
 
 @njit_any_order
 def add_query_gradients(
     q: Array, k: Array, v: Array, d_scores: Array, d_q: Array, first: int, last: int
 ) -> None:
-    """Overwrite d_q (n, b, d), the gradient of the queries, not of their exponentials q; see
-    add_scores."""
-    one, four = np.float32(1), np.float32(4)
+    """Overwrite d_q (n, b, d), the gradient of the queries, not of their exponentials q.
+
+    See add_scores.
+    """
     _, s, d = k.shape
     slope = np.empty(d, np.float32)
     for i in range(first, last):
@@ -56,24 +62,24 @@ def add_query_gradients(
             slope[:] = np.float32(0)
             for j in range(s):
                 for c in range(d):
-                    u = np.divide(one, one + q[i, row, c] * k[i, j, c])
+                    u = np.divide(ONE, ONE + q[i, row, c] * k[i, j, c])
                     slope[c] += d_scores[i, row, j] * (u - u * u)
             for c in range(d):
-                d_q[i, row, c] = four * v[c] * slope[c]
+                d_q[i, row, c] = FOUR * v[c] * slope[c]
 
 
 @njit_any_order
 def add_key_gradients(
     q: Array, k: Array, v: Array, d_scores: Array, d_k: Array, d_v: Array, first: int, last: int
 ) -> None:
-    """Overwrite d_k (n, s, d), the gradient of keys, not of their exponentials, and add v's to d_v
-    (d,).
+    """Overwrite d_k (n, s, d), the gradient of keys, and add that of v to d_v (d,).
 
-    q and d_scores (n, b, s): of the queries of all steps together; others: see add_scores.
+    The gradient is of the keys, not of their exponentials. q and d_scores (n, b, s): of the queries
+    of all steps together; others: see add_scores.
     """
-    one, two, four = np.float32(1), np.float32(2), np.float32(4)
     _, s, d = k.shape
-    weighted, slope = np.empty(d, np.float32), np.empty(d, np.float32)
+    weighted = np.empty(d, np.float32)
+    slope = np.empty(d, np.float32)
     for i in range(first, last):
         for j in range(s):
             weighted[:] = slope[:] = np.float32(0)
@@ -82,23 +88,22 @@ def add_key_gradients(
                 g = d_scores[i, row, j]
                 total += g
                 for c in range(d):
-                    u = np.divide(one, one + q[i, row, c] * k[i, j, c])
+                    u = np.divide(ONE, ONE + q[i, row, c] * k[i, j, c])
                     weighted[c] += g * u
                     slope[c] += g * (u - u * u)
             for c in range(d):
-                d_k[i, j, c] = four * v[c] * slope[c]
-                d_v[c] += total - two * weighted[c]
+                d_k[i, j, c] = FOUR * v[c] * slope[c]
+                d_v[c] += total - TWO * weighted[c]
 
 
 def can_fuse(keys: Tensor) -> bool:
-    """Return whether FusedScore can take keys: float32 or bf16, on a CPU, absolute values below 20."""
-    kind = keys.device.type == "cpu" and keys.dtype in (torch.float32, torch.bfloat16)
-    return kind and keys.numel() > 0 and bool(keys.detach().abs().amax() < LIMIT)
+    """Return whether FusedScore can take keys: float32 or bf16, on a CPU, below MAX_KEY."""
+    has_kind = keys.device.type == "cpu" and keys.dtype in (torch.float32, torch.bfloat16)
+    return has_kind and keys.numel() > 0 and bool(keys.detach().abs().amax() < MAX_KEY)
 
 
 class FusedScore(Deferred):
-    """The function query -> additive attention scores for one run of a loop over steps; see
-    Deferred.
+    """The function query -> additive attention scores for one run of a loop; see Deferred.
 
     keys (n, s, d), v (d,). A call takes projected queries (n, b, d) and returns scores (n, b, s)
     float32.
@@ -110,9 +115,9 @@ class FusedScore(Deferred):
         super().__init__(keys, v)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return scores (n, b, s) of projected queries x (n, b, d), and the exponentials of the
-        queries."""
-        q, k = (2 * x.float()).exp().contiguous(), self.exponentials
+        """Return scores (n, b, s) of projected queries x (n, b, d), and their exponentials."""
+        q = (2 * x.float()).exp().contiguous()
+        k = self.exponentials
         scores = q.new_empty(*q.shape[:2], k.shape[1])
         arrays = q.numpy(), k.numpy(), self.v.numpy(), scores.numpy()
         parallel_for(lambda _, first, last: add_scores(*arrays, first, last), len(k))

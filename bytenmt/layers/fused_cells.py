@@ -27,7 +27,7 @@ ONE = np.float32(1)
 
 
 def fusible(product: Product) -> TypeGuard[DeferredProduct]:
-    """Return whether a fused cell can use a deferred product: with gradients, CPU, float32 or bf16."""
+    """Return whether a fused cell can use a product: deferred, on a CPU, float32 or bf16."""
     return (
         isinstance(product, DeferredProduct)
         and product.matrix.device.type == "cpu"
@@ -40,8 +40,7 @@ def gru_gates(x: Array, u: Array, h: Array, rz: Array, reset: Array) -> None:
     """Overwrite rz (rows, 2 d), a GRU's gates r and z, and reset (rows, d) = r * h.
 
     x (rows, 3 d), u (rows, 2 d): products of the input and of the state with the weights of r, z
-    (and g).
-    h (rows, d): the state.
+    (and g). h (rows, d): the state.
     """
     rows, d = h.shape
     for i in range(rows):
@@ -66,7 +65,8 @@ def gru_state(
             share = widen(u[i, c]) * (rz[i, c] if after else ONE)
             g[i, c] = tanh(widen(x[i, 2 * d + c]) + share)
         for c in range(d):
-            z, before = rz[i, d + c], widen(h[i, c])
+            z = rz[i, d + c]
+            before = widen(h[i, c])
             moved = (z if take else ONE - z) * (g[i, c] - before)
             new[i, c] = narrow(before + moved, new[i, c])
 
@@ -75,11 +75,10 @@ def gru_state(
 def gru_state_gradients(
     d_new: Array, h: Array, rz: Array, g: Array, d_x: Array, d_h: Array, take: bool
 ) -> None:
-    """Overwrite the parts of d_x (rows, 3 d) for z and g, and d_h (rows, d) without the part
-    through gates.
+    """Overwrite the parts of d_x (rows, 3 d) for z and g, and d_h (rows, d).
 
-    d_new and, before the call, d_h (rows, d): the gradient with respect to the new state is their
-    sum. h, rz, g, take: see gru_state.
+    d_h lacks the part through the gates. d_new and, before the call, d_h (rows, d): the gradient
+    with respect to the new state is their sum. h, rz, g, take: see gru_state.
     """
     rows, d = h.shape
     total = np.empty(d, np.float32)  # loops that write a single array are vectorised
@@ -92,7 +91,8 @@ def gru_state_gradients(
             slope = ONE - g[i, c] * g[i, c]
             d_x[i, 2 * d + c] = narrow(total[c] * share * slope, d_x[0, 0])
         for c in range(d):
-            z, difference = rz[i, d + c], g[i, c] - widen(h[i, c])
+            z = rz[i, d + c]
+            difference = g[i, c] - widen(h[i, c])
             y = total[c] * (difference if take else -difference)
             d_x[i, d + c] = narrow(y * z * (ONE - z), d_x[0, 0])
         for c in range(d):
@@ -140,12 +140,15 @@ class _GRURun(Function):
     def forward(
         ctx: Any, x: Tensor, h: Tensor, gates: Tensor, candidate: Tensor, cell: GRUProducts
     ) -> Tensor:
-        steps, rows, d = len(x), *h.shape
-        to_gates, to_candidate = cell.gates.matrix.mT, cell.candidate.matrix.mT
+        steps = len(x)
+        rows, d = h.shape
+        to_gates = cell.gates.matrix.mT
+        to_candidate = cell.candidate.matrix.mT
         states, reads = _states(h, steps, torch.promote_types(x.dtype, h.dtype), to_gates.dtype)
         rz, g = (h.new_empty(steps, rows, width, dtype=torch.float32) for width in (2 * d, d))
         # The second product's input r * h or, with `after`, its output, which r multiplies.
-        inner, product = to_gates.new_empty(steps, rows, d), to_gates.new_empty(rows, 2 * d)
+        inner = to_gates.new_empty(steps, rows, d)
+        product = to_gates.new_empty(rows, 2 * d)
         spare = to_gates.new_empty(rows, d)
         arrays = map(as_array, (x.contiguous(), states, rz, g, inner, product, spare))
         x_, states_, rz_, g_, inner_, product_, spare_ = arrays
@@ -154,34 +157,37 @@ class _GRURun(Function):
             if cell.after:
                 gru_gates(x_[t], product_, states_[t], rz_[t], spare_)
                 torch.mm(reads[t], to_candidate, out=inner[t])
+                u = inner_[t]
             else:
                 gru_gates(x_[t], product_, states_[t], rz_[t], inner_[t])
                 torch.mm(inner[t], to_candidate, out=spare)
-            u = inner_[t] if cell.after else spare_
+                u = spare_
             gru_state(x_[t], u, states_[t], rz_[t], g_[t], states_[t + 1], cell.after, cell.take)
             _copy(states, reads, t + 1)
         ctx.save_for_backward(states, reads, rz, g, inner)
-        ctx.cell, ctx.kind = cell, x.dtype
+        ctx.cell = cell
+        ctx.kind = x.dtype
         return states[1:]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_states: Tensor) -> tuple[Tensor | None, ...]:
         states, reads, rz, g, inner = ctx.saved_tensors
-        cell, (steps, rows, d) = ctx.cell, g.shape
-        gates, candidate = cell.gates.matrix, cell.candidate.matrix
-        d_x, d_h = reads.new_empty(steps, rows, 3 * d), torch.zeros_like(states[0])
-        d_u, d_inner = (
-            reads.new_zeros(steps if cell.after else 0, rows, d),
-            reads.new_empty(rows, d),
-        )
+        cell = ctx.cell
+        steps, rows, d = g.shape
+        gates = cell.gates.matrix
+        candidate = cell.candidate.matrix
+        d_x = reads.new_empty(steps, rows, 3 * d)
+        d_h = torch.zeros_like(states[0])
+        d_u = reads.new_zeros(steps * cell.after, rows, d)
+        d_inner = reads.new_empty(rows, d)
         arrays = map(
             as_array, (d_states.contiguous(), states, rz, g, inner, d_x, d_h, d_u, d_inner)
         )
         d_states_, states_, rz_, g_, inner_, d_x_, d_h_, d_u_, d_inner_ = arrays
         for t in reversed(range(steps)):
             gru_state_gradients(d_states_[t], states_[t], rz_[t], g_[t], d_x_[t], d_h_, cell.take)
-            d_rz, d_g = d_x[t, :, : 2 * d], d_x[t, :, 2 * d :]
+            d_rz, d_g = torch.split(d_x[t], [2 * d, d], dim=1)
             if cell.after:  # g = tanh(x_g + r * inner)
                 gru_reset_gradients(d_x_[t, :, 2 * d :], inner_[t], rz_[t], d_x_[t], d_u_[t])
                 d_h += d_u[t] @ candidate
@@ -191,17 +197,24 @@ class _GRURun(Function):
             d_h += d_rz @ gates
         d_gates, d_candidate = torch.split(d_x, [2 * d, d], dim=2)
         cell.gates.note(reads[:steps].flatten(0, 1), d_gates.flatten(0, 1))
-        read, d_read = (reads[:steps], d_u) if cell.after else (inner, d_candidate)
-        cell.candidate.note(read.flatten(0, 1), d_read.flatten(0, 1))
+        if cell.after:
+            cell.candidate.note(reads[:steps].flatten(0, 1), d_u.flatten(0, 1))
+        else:
+            cell.candidate.note(inner.flatten(0, 1), d_candidate.flatten(0, 1))
         token = rz.new_zeros(())
         return d_x.to(ctx.kind), d_h, token, token, None
 
 
 def _states(h: Tensor, steps: int, kind: torch.dtype, read: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return memory for the states (steps + 1, rows, d) of a run that begins with h (rows, d), and
-    for the same in the type `read` of the products: one tensor, if that is their type, too."""
+    """Return memory for the states (steps + 1, rows, d) of a run, and for what products read.
+
+    The run begins with h (rows, d). kind, read: types of the states and of the products' inputs;
+    the memory is one tensor if they are the same.
+    """
     states = h.new_empty(steps + 1, *h.shape, dtype=kind)
-    reads = states if read == kind else h.new_empty(states.shape, dtype=read)
+    reads = states
+    if read != kind:
+        reads = h.new_empty(states.shape, dtype=read)
     states[0] = h
     reads[0] = h
     return states, reads
@@ -217,11 +230,10 @@ def _copy(states: Tensor, reads: Tensor, t: int) -> None:
 def lstm_state(
     x: Array, u: Array, c: Array, gates: Array, new_c: Array, tanh_c: Array, new_h: Array
 ) -> None:
-    """Overwrite gates (rows, 4 d), i, f, g, o, and new_c, tanh_c and new_h (rows, d) of an LSTM
-    step.
+    """Overwrite gates (rows, 4 d), i, f, g, o, and new_c, tanh_c and new_h (rows, d).
 
-    x, u (rows, 4 d): the products of the input and of the state with the weights. c (rows, d): the
-    cells.
+    They are those of an LSTM step. x, u (rows, 4 d): the products of the input and of the state
+    with the weights. c (rows, d): the cells.
     """
     rows, d = c.shape
     cell = np.empty(d, np.float32)  # loops that write a single array are vectorised
@@ -253,19 +265,20 @@ def lstm_gradients(
     tanh_c: Array,
     d_x: Array,
 ) -> None:
-    """Overwrite d_x (rows, 4 d), the gradient of the gates before activation, and d_c (rows, d), of
-    c.
+    """Overwrite d_x (rows, 4 d), the gradient of the gates before activation, and d_c (rows, d).
 
     d_new_h and d_h, and d_new_c and, before the call, d_c (rows, d): the gradients with respect to
     the new state and the new cell are their sums; others: see lstm_state.
     """
     rows, d = c.shape
-    state, cell = np.empty(d, np.float32), np.empty(d, np.float32)  # see lstm_state
+    state = np.empty(d, np.float32)  # see lstm_state
+    cell = np.empty(d, np.float32)
     for row in range(rows):
         for j in range(d):
             state[j] = widen(d_new_h[row, j]) + widen(d_h[row, j])
         for j in range(d):
-            o, t = gates[row, 3 * d + j], tanh_c[row, j]
+            o = gates[row, 3 * d + j]
+            t = tanh_c[row, j]
             cell[j] = widen(d_new_c[row, j]) + widen(d_c[row, j]) + state[j] * o * (ONE - t * t)
         for j in range(d):
             i = gates[row, j]
@@ -288,7 +301,13 @@ def fused_lstm(recurrent: DeferredProduct) -> Callable[..., tuple[Tensor, ...]]:
 
     recurrent: the product with U.
     """
-    return lambda x, h, c: _LSTMRun.apply(x, h, c, recurrent.token, recurrent)  # type: ignore[no-untyped-call]
+
+    def run(x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
+        states: tuple[Tensor, ...]
+        states = _LSTMRun.apply(x, h, c, recurrent.token, recurrent)  # type: ignore[no-untyped-call]
+        return states
+
+    return run
 
 
 class _LSTMRun(Function):
@@ -296,13 +315,14 @@ class _LSTMRun(Function):
     def forward(
         ctx: Any, x: Tensor, h: Tensor, c: Tensor, token: Tensor, recurrent: DeferredProduct
     ) -> tuple[Tensor, Tensor]:
-        steps, rows, d = len(x), *c.shape
-        matrix, kind = recurrent.matrix.mT, torch.promote_types(x.dtype, c.dtype)
+        steps = len(x)
+        rows, d = c.shape
+        matrix = recurrent.matrix.mT
+        kind = torch.promote_types(x.dtype, c.dtype)
         states, reads = _states(h, steps, kind, matrix.dtype)
         cells, _ = _states(c, steps, kind, kind)
-        gates, tanh_c = (
-            c.new_empty(steps, rows, width, dtype=torch.float32) for width in (4 * d, d)
-        )
+        gates = c.new_empty(steps, rows, 4 * d, dtype=torch.float32)
+        tanh_c = c.new_empty(steps, rows, d, dtype=torch.float32)
         product = matrix.new_empty(rows, 4 * d)
         arrays = map(as_array, (x.contiguous(), product, states, cells, gates, tanh_c))
         x_, product_, states_, cells_, gates_, tanh_c_ = arrays
@@ -312,19 +332,19 @@ class _LSTMRun(Function):
             lstm_state(x_[t], product_, cells_[t], *outputs)
             _copy(states, reads, t + 1)
         ctx.save_for_backward(reads, cells, gates, tanh_c)
-        ctx.recurrent, ctx.kinds = recurrent, (x.dtype, h.dtype)
+        ctx.recurrent = recurrent
+        ctx.kinds = (x.dtype, h.dtype)
         return states[1:], cells[1:]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_states: Tensor, d_cells: Tensor) -> tuple[Tensor | None, ...]:
         reads, cells, gates, tanh_c = ctx.saved_tensors
-        matrix, (steps, rows, d) = ctx.recurrent.matrix, tanh_c.shape
-        d_x, d_h, d_c = (
-            reads.new_empty(gates.shape),
-            reads.new_zeros(rows, d),
-            torch.zeros_like(cells[0]),
-        )
+        matrix = ctx.recurrent.matrix
+        steps, rows, d = tanh_c.shape
+        d_x = reads.new_empty(gates.shape)
+        d_h = reads.new_zeros(rows, d)
+        d_c = torch.zeros_like(cells[0])
         given = d_states.contiguous(), d_cells.contiguous(), cells, gates, tanh_c, d_x, d_h, d_c
         d_states_, d_cells_, cells_, gates_, tanh_c_, d_x_, d_h_, d_c_ = map(as_array, given)
         for t in reversed(range(steps)):

@@ -31,10 +31,9 @@ ZERO = np.float32(0)
 
 
 def norm_relu(norm: nn.LayerNorm, x: Tensor) -> Tensor:
-    """Return relu(norm(x)) for x (..., d), by the fused kernel when training on a CPU, else by
-    PyTorch.
+    """Return relu(norm(x)) for x (..., d), by the fused kernel when training on a CPU.
 
-    Under autocast the fused kernel's result has autocast's dtype.
+    Otherwise PyTorch computes it. Under autocast the fused kernel's result has autocast's dtype.
     """
     trained = (
         torch.is_grad_enabled() and norm.weight.requires_grad and norm.weight.dtype == torch.float32
@@ -73,7 +72,8 @@ def normalise(
         for c in range(d):
             square += (row[c] - mean) * (row[c] - mean)
         factor = np.float32(1) / np.float32(np.sqrt(square / np.float32(d) + np.float32(epsilon)))
-        moments[i, 0], moments[i, 1] = mean, factor
+        moments[i, 0] = mean
+        moments[i, 1] = factor
         for c in range(d):
             z = (row[c] - mean) * factor * gain[c] + bias[c]
             y[i, c] = narrow(ZERO if z < ZERO else z, y[0, 0])  # a NaN stays one
@@ -94,12 +94,16 @@ def norm_gradients(
 ) -> None:
     """Overwrite d_x (n, d) in rows first to last - 1, and add their part to d_gain and d_bias (d,).
 
-    d_y (n, d): the gradient of y; others: see normalise."""
+    d_y (n, d): the gradient of y; others: see normalise.
+    """
     d = x.shape[1]
-    of_row, scaled = np.empty(d, np.float32), np.empty(d, np.float32)
+    of_row = np.empty(d, np.float32)
+    scaled = np.empty(d, np.float32)
     for i in range(first, last):
-        mean, factor = moments[i, 0], moments[i, 1]
-        total, along = ZERO, ZERO
+        mean = moments[i, 0]
+        factor = moments[i, 1]
+        total = ZERO
+        along = ZERO
         for c in range(d):
             of_row[c] = (widen(x[i, c]) - mean) * factor
         for c in range(d):
@@ -113,7 +117,8 @@ def norm_gradients(
         for c in range(d):
             total += scaled[c]
             along += scaled[c] * of_row[c]
-        total, along = total / np.float32(d), along / np.float32(d)
+        total /= np.float32(d)
+        along /= np.float32(d)
         for c in range(d):
             d_x[i, c] = narrow(factor * (scaled[c] - total - of_row[c] * along), d_x[0, 0])
 
@@ -124,7 +129,8 @@ class _NormReLU(Function):
         rows = x.detach().reshape(-1, x.shape[-1]).contiguous()
         y = rows.new_empty(rows.shape, dtype=compute_type(rows[:0]).dtype)
         moments = rows.new_empty(len(rows), 2, dtype=torch.float32)
-        gain, bias = gain.detach(), bias.detach()
+        gain = gain.detach()
+        bias = bias.detach()
         arrays = (
             as_array(rows),
             as_array(gain),

@@ -22,29 +22,25 @@ from torch import Tensor
 Array = npt.NDArray[Any]  # float32, or the bits of bf16 as uint16
 KINDS = (torch.float32, torch.bfloat16)  # dtypes that the kernels take
 
-LOG2_E, LN_2_HIGH, LN_2_LOW = (
-    np.float32(1.44269504),
-    np.float32(0.693359375),
-    np.float32(-2.12194440e-4),
-)
-FARTHEST = np.float32(87.0)  # exp(87) is a normal float32, and 1 + exp(-87) is 1 in float32
+LOG2_E = np.float32(1.44269504)
+LN_2_HIGH = np.float32(0.693359375)  # ln 2 is the sum of this and LN_2_LOW
+LN_2_LOW = np.float32(-2.12194440e-4)
+MAX_EXPONENT = np.float32(87.0)  # exp(87) is a normal float32, and 1 + exp(-87) is 1 in float32
 
 
 def as_array(x: Tensor) -> Array:
-    """Return a NumPy view, for kernels, of a float32 or bf16 CPU tensor without gradient; bf16 as
-    uint16."""
+    """Return a NumPy view of a float32 or bf16 CPU tensor without gradient; bf16 as uint16."""
     array: Array = (x.view(torch.uint16) if x.dtype == torch.bfloat16 else x).numpy()
     return array
 
 
 def widen(x: Any) -> Any:
-    """Convert a number of an Array, float32 or bf16 bits, to float32; only compiled code can call
-    it."""
+    """Convert a number of an Array, float32 or bf16 bits, to float32; for compiled code only."""
     raise NotImplementedError
 
 
 def narrow(x: Any, like: Any) -> Any:
-    """Round a float32 to the type of `like`, float32 or bf16 bits; only compiled code can call it."""
+    """Round a float32 to the type of `like`, float32 or bf16 bits; for compiled code only."""
     raise NotImplementedError
 
 
@@ -62,9 +58,8 @@ def _narrow(x: Any, like: Any) -> Callable[..., Any]:
 
     def rounded(x: Any, like: Any) -> Any:  # to nearest, ties to even; a NaN stays one
         bits = np.float32(x).view(np.uint32)
-        upper = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(
-            16
-        )
+        is_odd = (bits >> np.uint32(16)) & np.uint32(1)
+        upper = (bits + np.uint32(0x7FFF) + is_odd) >> np.uint32(16)
         return np.uint16(upper) if x == x else np.uint16(0x7FC0)
 
     return rounded
@@ -72,8 +67,8 @@ def _narrow(x: Any, like: Any) -> Callable[..., Any]:
 
 @register_jitable
 def sigmoid(x: np.float32) -> np.float32:
-    """Return 1 / (1 + exp(-x)) to two units in the last place, by operations that LLVM vectorises."""
-    x = min(max(-x, -FARTHEST), FARTHEST)  # NaN stays NaN: comparisons with it are false
+    """Return 1 / (1 + exp(-x)) to two units in the last place, vectorised."""
+    x = min(max(-x, -MAX_EXPONENT), MAX_EXPONENT)  # NaN stays NaN: comparisons with it are false
     n = np.rint(x * LOG2_E)
     r = x - n * LN_2_HIGH - n * LN_2_LOW
     e = np.float32(1 / 5040)
@@ -85,9 +80,8 @@ def sigmoid(x: np.float32) -> np.float32:
     e = e * r + np.float32(1)
     e = e * r + np.float32(1)
     one = np.float32(1)
-    scale = np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(
-        np.float32
-    )  # 2 ** n, by its bits
+    bits = np.int32((np.int32(n) + np.int32(127)) << np.int32(23))
+    scale = bits.view(np.float32)  # 2 ** n
     y: np.float32 = np.divide(one, one + e * scale)
     return y
 
@@ -100,15 +94,14 @@ def tanh(x: np.float32) -> np.float32:
 
 
 def thread_ranges(n: int) -> list[tuple[int, int, int]]:
-    """Divide range(n) among PyTorch's threads: (thread, first, last) for each, last not included."""
+    """Divide range(n) among PyTorch's threads: (thread, first, last) for each, without last."""
     n_threads = max(1, min(n, torch.get_num_threads()))
     cuts = [n * i // n_threads for i in range(n_threads + 1)]
     return [(i, cuts[i], cuts[i + 1]) for i in range(n_threads)]
 
 
 def parallel_for(task: Callable[[int, int, int], None], n: int) -> None:
-    """Call task(thread, first, last) for each of thread_ranges(n) on a thread of its own, and wait
-    for all.
+    """Call task(thread, first, last) for each of thread_ranges(n) on a thread of its own; wait.
 
     This is useful only for tasks that release the interpreter lock, as kernels do.
     """

@@ -8,8 +8,9 @@ equations. Padding needs no mask: a unidirectional layer reads it after the sent
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -23,16 +24,12 @@ from bytenmt.layers.sequence_kernels import gru, has_sequence_kernels, lstm
 GRUReset = Literal["before", "after"]
 GRUUpdate = Literal["keep", "take"]
 State = tuple[Tensor, ...]  # h, and in an LSTM c, each (rows, d_hidden)
-
-
-Run = Callable[
-    ..., State
-]  # (x (t, rows, …), state before) -> the state after each step, (t, rows, d_hidden)
+# (x (t, rows, …), state before) -> the state after each step, (t, rows, d_hidden)
+Run = Callable[..., State]
 
 
 def looped(step: Callable[..., State]) -> Run:
-    """Return the function (x (t, rows, …), state) -> state after each step, which calls `step` t
-    times."""
+    """Return a function that calls `step` t times: (x (t, rows, …), state) -> each step's state."""
 
     def run(x: Tensor, *state: Tensor) -> State:
         states = list[State]()
@@ -47,28 +44,67 @@ def looped(step: Callable[..., State]) -> Run:
     return run
 
 
-class RecurrentLayer(nn.Module):
-    """Base class of recurrent layers, which define `runner`."""
+class RecurrentLayer(nn.Module, ABC):
+    """Base class of recurrent layers, which define `runner` and `initialise_recurrent`.
 
+    `input` is the linear map of the inputs, its maps stacked in one weight.
+    """
+
+    input: nn.Linear
+
+    @abstractmethod
     def runner(self) -> Run:
-        """Return the function (products (t, rows, …) of inputs with weights, state) -> state after
-        each of t steps, to be called once, or at each step of one loop."""
-        raise NotImplementedError
+        """Return the function (products (t, rows, …), state) -> state after each of t steps.
+
+        It is to be called once, or at each step of one loop. The products are those of `products`.
+        """
+
+    @abstractmethod
+    def initialise_recurrent(self, is_scaled: bool) -> None:
+        """Initialise what is the layer's own, after its linear maps; see `initialise`.
+
+        is_scaled: whether the initial range depends on the width, instead of on the paper.
+        """
 
     def stepper(self) -> Callable[..., State]:
-        """Return the function (x (rows, …), state) -> new state, to be called at each step of one
-        loop."""
+        """Return the function (x (rows, …), state) -> new state, to be called in one loop."""
         run = self.runner()
         return lambda x, *state: tuple(part[0] for part in run(x[None], *state))
+
+    def forward(
+        self, x: Tensor, before: Sequence[Tensor], lengths: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """Read inputs x (rows, t, d_input); return h after each, (rows, t, d_hidden), and the state
+        after the last.
+
+        before: the state before the first input, tensors (rows, d_hidden), h first. lengths (rows,)
+        int64: the inputs after which each row's last state is taken, None: t. h is returned after
+        all t inputs.
+        """
+        if has_sequence_kernels(x) and self.has_kernel:
+            return self.read_by_kernel(x, before, lengths)
+        return self.read(self.products(x.transpose(0, 1)), before, lengths)
+
+    @property
+    def has_kernel(self) -> bool:
+        """True if sequence_kernels.py has a kernel for the layer, and `read_by_kernel` calls it."""
+        return False
+
+    def read_by_kernel(
+        self, x: Tensor, before: Sequence[Tensor], lengths: Tensor | None
+    ) -> tuple[Tensor, State]:
+        """Do what `forward` does by a kernel for whole sequences."""
+        raise NotImplementedError
+
+    def products(self, x: Tensor) -> Tensor:
+        """Return the products of inputs x (t, rows, d_input) with weights, which a run reads."""
+        products: Tensor = self.input(x)
+        return products
 
     def read(
         self, products: Tensor, before: Sequence[Tensor], lengths: Tensor | None
     ) -> tuple[Tensor, State]:
-        """Return h after each step, (rows, t, d_hidden), and each row's last state.
-
-        products (t, rows, …): see runner; before: the state before the first step; lengths (rows,)
-        int64: the steps after which a row's last state is taken, None: all.
-        """
+        """Do what `forward` does by the loop, from products (t, rows, …) of the inputs."""
         parts = [part.transpose(0, 1) for part in self.runner()(products, *before)]
         return parts[0], tuple(last_states(part, lengths) for part in parts)
 
@@ -83,15 +119,12 @@ class GRU(RecurrentLayer):
     update "take":              h <- (1 - z) * h + z * g           (Bahdanau et al. 2015)
 
     With d_inside, reset "after" also resets the share of g of the last d_inside inputs, c, as Cho's
-    decoder
-    does: g = tanh(W_g x + r * (U_g h + C_g c)). A c that is always 1 is torch.nn.GRU's second bias
-    of g.
+    decoder does: g = tanh(W_g x + r * (U_g h + C_g c)). A c that is always 1 is torch.nn.GRU's
+    second bias of g.
     """
 
-    STACKED: ClassVar = {
-        "input": 3,
-        "gates": 2,
-    }  # number of maps stacked in the weight of a submodule
+    # number of maps stacked in the weight of a submodule
+    STACKED: ClassVar = {"input": 3, "gates": 2}
 
     def __init__(
         self,
@@ -115,56 +148,58 @@ class GRU(RecurrentLayer):
         h (rows, d_hidden); x (t, rows, 3 d_hidden): the input's products for r, z, g, biases
         included; with d_inside followed by C_g c (t, rows, d_hidden).
         """
-        gates, candidate = (
-            deferred_product(self.gates.weight),
-            deferred_product(self.candidate.weight),
-        )
+        gates = deferred_product(self.gates.weight)
+        candidate = deferred_product(self.candidate.weight)
         if fusible(gates) and fusible(candidate) and not self.d_inside:
-            return fused_gru(
-                GRUProducts(gates, candidate, self.reset == "after", self.update == "take")
-            )
+            is_after = self.reset == "after"
+            return fused_gru(GRUProducts(gates, candidate, is_after, self.update == "take"))
 
         def step(x: Tensor, h: Tensor) -> State:
             d = h.shape[-1]
             r, z = torch.sigmoid(x[..., : 2 * d] + gates(h)).chunk(2, dim=-1)
             if self.reset == "before":
                 u = candidate(r * h)
+            elif self.d_inside:
+                u = r * (candidate(h) + x[..., 3 * d :])
             else:
-                u = r * (candidate(h) + x[..., 3 * d :] if self.d_inside else candidate(h))
+                u = r * candidate(h)
             g = torch.tanh(x[..., 2 * d : 3 * d] + u)
-            return (g + z * (h - g) if self.update == "keep" else h + z * (g - h),)
+            if self.update == "keep":
+                return (g + z * (h - g),)
+            return (h + z * (g - h),)
 
         return looped(step)
 
-    def forward(
-        self, x: Tensor, before: Sequence[Tensor], lengths: Tensor | None = None
+    @property
+    def has_kernel(self) -> bool:
+        """True if the reset is after the product and no input is inside of it."""
+        return self.reset == "after" and not self.d_inside
+
+    def read_by_kernel(
+        self, x: Tensor, before: Sequence[Tensor], lengths: Tensor | None
     ) -> tuple[Tensor, State]:
-        """Read inputs x (rows, t, d_input); return h at each (rows, t, d_hidden) and the last state
-        (h,).
+        """Read inputs by sequence_kernels.gru; see RecurrentLayer."""
+        recurrent = torch.cat([self.gates.weight, self.candidate.weight])
+        parameters = (self.input.weight, recurrent, self.input.bias)
+        states = gru(x, before[0], parameters, self.update == "take")
+        return states, (last_states(states, lengths),)
 
-        before: the state before the first input, (h,), h (rows, d_hidden). lengths (rows,) int64:
-        the inputs after which each row's last state is taken, None: t. h is returned after all t
-        inputs.
-        """
-        if self.reset == "after" and not self.d_inside and has_sequence_kernels(x):
-            recurrent = torch.cat([self.gates.weight, self.candidate.weight])
-            parameters = self.input.weight, recurrent, self.input.bias
-            states = gru(x, before[0], parameters, self.update == "take")
-            return states, (last_states(states, lengths),)
-        return self.read(self._products(x.transpose(0, 1)), before, lengths)
-
-    def _products(self, x: Tensor) -> Tensor:
-        """Return the first argument of the run for inputs x (t, rows, d_input)."""
+    def products(self, x: Tensor) -> Tensor:
+        """Return the products of inputs x (t, rows, d_input); see runner."""
         if not self.d_inside:
-            products: Tensor = self.input(x)
-            return products
-        widths, d = [x.shape[-1] - self.d_inside, self.d_inside], self.candidate.weight.shape[0]
+            return super().products(x)
+        d = self.candidate.weight.shape[0]
+        widths = [x.shape[-1] - self.d_inside, self.d_inside]
         outer, inner = torch.split(x, widths, dim=-1)
         w, c = torch.split(self.input.weight, widths, dim=1)
         gates, inside = torch.split(F.linear(inner, c), [2 * d, d], dim=-1)
-        return torch.cat(
-            [F.linear(outer, w, self.input.bias) + F.pad(gates, (0, d)), inside], dim=-1
-        )
+        outside = F.linear(outer, w, self.input.bias) + F.pad(gates, (0, d))
+        return torch.cat([outside, inside], dim=-1)
+
+    def initialise_recurrent(self, is_scaled: bool) -> None:
+        """Make the recurrent matrices orthogonal."""
+        for block in (*self.gates.weight.chunk(2), self.candidate.weight):
+            nn.init.orthogonal_(block)
 
 
 class LSTM(RecurrentLayer):
@@ -197,48 +232,34 @@ class LSTM(RecurrentLayer):
 
         return looped(step)
 
-    def forward(
-        self, x: Tensor, before: Sequence[Tensor], lengths: Tensor | None = None
+    @property
+    def has_kernel(self) -> bool:
+        """True: the kernels have these equations."""
+        return True
+
+    def read_by_kernel(
+        self, x: Tensor, before: Sequence[Tensor], lengths: Tensor | None
     ) -> tuple[Tensor, State]:
-        """Read inputs x (rows, t, d_input); return h at each (rows, t, d_hidden) and the last state
-        (h, c).
+        """Read inputs by sequence_kernels.lstm; see RecurrentLayer."""
+        padding = None
+        if lengths is not None:
+            padding = torch.arange(x.shape[1], device=x.device) >= lengths[:, None]
+        parameters = (self.input.weight, self.recurrent.weight, self.input.bias)
+        states, cell = lstm(x, before, parameters, padding)
+        return states, (last_states(states, lengths), cell)
 
-        before: the state before them, (h, c); lengths: see RecurrentLayer.read.
-        """
-        if has_sequence_kernels(x):
-            padding = None
-            if lengths is not None:
-                padding = torch.arange(x.shape[1], device=x.device) >= lengths[:, None]
-            parameters = self.input.weight, self.recurrent.weight, self.input.bias
-            states, cell = lstm(x, before, parameters, padding)
-            return states, (last_states(states, lengths), cell)
-        return self.read(self.input(x.transpose(0, 1)), before, lengths)
-
-
-def recurrent_layers(
-    cell: str,
-    depth: int,
-    d_input: int,
-    d_hidden: int,
-    reset: GRUReset = "before",
-    d_inside: int = 0,
-) -> Sequence[GRU | LSTM]:
-    """Build a stack of recurrent layers, LSTMs if cell is "lstm", else GRUs; an nn.ModuleList,
-    lowest first.
-
-    reset: of GRUs; d_inside: of the lowest GRU, see GRU.
-    """
-    layers = (
-        LSTM(d_hidden if layer else d_input, d_hidden)
-        if cell == "lstm"
-        else GRU(d_hidden if layer else d_input, d_hidden, reset, d_inside=0 if layer else d_inside)
-        for layer in range(depth)
-    )
-    return cast(Sequence[GRU | LSTM], nn.ModuleList(layers))
+    def initialise_recurrent(self, is_scaled: bool) -> None:
+        """Make the recurrent matrices orthogonal and open the forget gates, if is_scaled."""
+        if not is_scaled:
+            return
+        for block in self.recurrent.weight.chunk(4):
+            nn.init.orthogonal_(block)
+        with torch.no_grad():
+            self.input.bias.view(4, -1)[1].fill_(1.0)
 
 
 def read_layers(
-    layers: Sequence[GRU | LSTM],
+    layers: Sequence[RecurrentLayer],
     x: Tensor,
     before: Sequence[Tensor],
     drop: Callable[[Tensor], Tensor],
@@ -249,7 +270,7 @@ def read_layers(
 
     Return h of the top layer, (rows, t, d_hidden), and the last states: h of each layer, then, of
     LSTMs, c of each, (rows, d_hidden). before: the same before the first input. lengths: see
-    RecurrentLayer.read.
+    RecurrentLayer.forward.
     """
     after = []
     for number, layer in enumerate(layers):
@@ -281,15 +302,13 @@ def last_states(x: Tensor, lengths: Tensor | None) -> Tensor:
 
 
 def initialise(model: nn.Module, fill: Callable[[Tensor], object] | None = None) -> None:
-    """Initialise the linear maps of `model`, its embedding and its output layer in place with
-    `fill`.
+    """Initialise the linear maps of `model`, its embedding and its output layer with `fill`.
 
     Biases become 0, and the recurrent matrices of GRUs orthogonal. If fill is None, the range
-    depends on the
-    width: Glorot and Bengio 2010's uniform distribution, orthogonal recurrent matrices in LSTMs,
-    too, open forget gates (Jozefowicz et al. 2015), and embedding and output layer unchanged. The
-    fixed ranges of the papers are meant for 1,000 units; with a few hundred the signal almost
-    vanishes on its way through two layers.
+    depends on the width: linear maps get the uniform distribution of Glorot and Bengio 2010, LSTMs
+    orthogonal recurrent matrices, too, and open forget gates (Jozefowicz et al. 2015), while
+    embedding and output layer stay as they are. The fixed ranges of the papers are meant for 1,000
+    units; with a few hundred the signal almost vanishes on its way through two layers.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
@@ -299,11 +318,5 @@ def initialise(model: nn.Module, fill: Callable[[Tensor], object] | None = None)
         elif fill is not None and isinstance(module, ByteEmbedding | OutputLayer):
             fill(module.weight)
     for module in model.modules():
-        if isinstance(module, GRU):
-            for block in (*module.gates.weight.chunk(2), module.candidate.weight):
-                nn.init.orthogonal_(block)
-        elif isinstance(module, LSTM) and fill is None:
-            for block in module.recurrent.weight.chunk(4):
-                nn.init.orthogonal_(block)
-            with torch.no_grad():
-                module.input.bias.view(4, -1)[1].fill_(1.0)
+        if isinstance(module, RecurrentLayer):
+            module.initialise_recurrent(is_scaled=fill is None)

@@ -6,6 +6,7 @@ Parameters have the names that the modules of bytenmt/layers give them.
 from __future__ import annotations
 
 from functools import partial
+from typing import Literal
 
 from bytenmt.program.instructions import GruFlag, Op, Register
 from bytenmt.program.writer import Array, Shapes, WeightArray, Writer
@@ -16,7 +17,8 @@ def write_maxout(step: Writer, x: Register, name: str, width: int) -> Register:
 
     Returns the register of the result. name: prefix of the map's parameters.
     """
-    pairs, maxed = step.register(2 * width), step.register(width)
+    pairs = step.register(2 * width)
+    maxed = step.register(width)
     step.linear(pairs, x, f"{name}.weight", f"{name}.bias")
     step.emit(Op.MAXOUT, maxed, pairs)
     return maxed
@@ -28,81 +30,86 @@ def write_gru_step(
     old: Register,
     x: Register,
     name: str,
-    flags: int,
+    reset: Literal["before", "after"] = "before",
+    update: Literal["keep", "take"] = "keep",
     state: int | None = None,
     d_inside: int = 0,
 ) -> None:
     """Write instructions for new = GRU(x, old); `new` may be the same register as `old`.
 
-    name: prefix of its parameters. flags: bits of GruFlag. state: number of the decoder's state
-    that `old` is read from and `new` is written to, any number in an encoder; None if the caller
-    does both. d_inside: how many of the last inputs the reset gate also multiplies, see
-    layers.recurrent.GRU.
+    name: prefix of its parameters. reset, update: the GRU's form, see layers.recurrent.GRU. state:
+    number of the decoder's state that `old` is read from and `new` is written to, any number in an
+    encoder; None if the caller does both. d_inside: how many of the last inputs the reset gate also
+    multiplies.
     """
-    d, weight, bias = old.width, f"{name}.input.weight", f"{name}.input.bias"
-    gates, u = step.register(3 * d), step.register(d)
-    if d_inside:
-        first = x.width - d_inside
-        read: Shapes = {weight: (3 * d, x.width)}
-        inside = WeightArray(f"{weight}:inside", (d, d_inside), read, lambda w: w[2 * d :, first:])
-        step.linear(u, x.part(first, d_inside), inside)
-        step.linear(
-            gates,
-            x,
-            WeightArray(f"{weight}:outside", (3 * d, x.width), read, partial(_outside, first)),
-            bias,
-        )
-    else:
-        step.linear(gates, x, weight, bias)
+    gates, u = _write_gru_input(step, x, name, old.width, d_inside)
     if state is not None:
         step.read_state(old, state)
     if new != old:
         step.emit(Op.COPY, new, old)
-    step.linear(gates.part(0, 2 * d), old, f"{name}.gates.weight", add=True)
-    reset = step.register(d)
-    step.emit(Op.GRU_RESET, reset, gates, old)
-    factor = old if flags & GruFlag.RESET_AFTER else reset
+    step.linear(gates.part(0, 2 * old.width), old, f"{name}.gates.weight", add=True)
+    reset_state = step.register(old.width)
+    step.emit(Op.GRU_RESET, reset_state, gates, old)
+    flags = 0
+    factor = reset_state
+    if reset == "after":
+        flags |= GruFlag.RESET_AFTER
+        factor = old
+    if update == "take":
+        flags |= GruFlag.UPDATE_TAKES
     step.linear(u, factor, f"{name}.candidate.weight", add=d_inside > 0)
     step.emit(Op.GRU_STEP, new, gates, u, k=flags)
     if state is not None:
         step.write_state(new, state)
 
 
+def _write_gru_input(
+    step: Writer, x: Register, name: str, d: int, d_inside: int
+) -> tuple[Register, Register]:
+    """Write a GRU's products of the input; return the registers of the gates and of what is reset.
+
+    The gates r, z and g are (3 d,). What is reset is (d,); here it gets the product of the last
+    d_inside inputs, if there are any.
+    """
+    weight = f"{name}.input.weight"
+    bias = f"{name}.input.bias"
+    gates = step.register(3 * d)
+    u = step.register(d)
+    if not d_inside:
+        step.linear(gates, x, weight, bias)
+        return gates, u
+    first = x.width - d_inside
+    shapes: Shapes = {weight: (3 * d, x.width)}
+    inside = WeightArray(f"{weight}:inside", (d, d_inside), shapes, lambda w: w[2 * d :, first:])
+    outside = WeightArray(f"{weight}:outside", (3 * d, x.width), shapes, partial(_outside, first))
+    step.linear(u, x.part(first, d_inside), inside)
+    step.linear(gates, x, outside, bias)
+    return gates, u
+
+
 def _outside(first: int, w: Array) -> Array:
-    """Return a GRU's input matrix without what g has of the inputs from `first` on."""
+    """Return a GRU's input matrix with zeros where g would read the inputs from `first` on."""
     outside = w.copy()
     outside[len(w) // 3 * 2 :, first:] = 0
     return outside
 
 
-def write_recurrent_layers(
-    step: Writer, x: Register, name: str, depth: int, d: int, flags: int | None, d_inside: int = 0
-) -> tuple[Register, list[Register]]:
-    """Write a stack of recurrent layers over input x; return the registers of the top layer's h and
-    of all
-    states: h of each layer, then c of LSTMs. They are the decoder's states 0, 1 and so on in a
-    decode step.
+def write_lstm_step(
+    step: Writer, x: Register, name: str, d: int, states: tuple[int, ...]
+) -> tuple[Register, Register]:
+    """Write instructions for h, c = LSTM(x, h, c); return the registers of h and c, (d,) each.
 
-    name: prefix of their parameters. depth: layers, each of width d. flags: bits of GruFlag; None
-    for LSTMs.
-    d_inside: of the lowest layer, see write_gru_step.
+    name: prefix of its parameters. states: the numbers of the decoder's states h and c, which are
+    read and written; any numbers in an encoder.
     """
-    all_h, all_c = list[Register](), list[Register]()
-    for layer in range(depth):
-        h, prefix = step.register(d), f"{name}.{layer}"
-        if flags is not None:
-            write_gru_step(step, h, h, x, prefix, flags, layer, 0 if layer else d_inside)
-        else:
-            gates, c = step.register(4 * d), step.register(d)
-            step.linear(gates, x, f"{prefix}.input.weight", f"{prefix}.input.bias")
-            states = ((h, layer), (c, depth + layer))
-            for register, state in states:
-                step.read_state(register, state)
-            step.linear(gates, h, f"{prefix}.recurrent.weight", add=True)
-            step.emit(Op.LSTM_STEP, h, gates, c)
-            for register, state in states:
-                step.write_state(register, state)
-            all_c.append(c)
-        all_h.append(h)
-        x = h
-    return x, all_h + all_c
+    h = step.register(d)
+    gates = step.register(4 * d)
+    c = step.register(d)
+    step.linear(gates, x, f"{name}.input.weight", f"{name}.input.bias")
+    for register, state in zip((h, c), states, strict=True):
+        step.read_state(register, state)
+    step.linear(gates, h, f"{name}.recurrent.weight", add=True)
+    step.emit(Op.LSTM_STEP, h, gates, c)
+    for register, state in zip((h, c), states, strict=True):
+        step.write_state(register, state)
+    return h, c

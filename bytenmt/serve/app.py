@@ -40,7 +40,7 @@ PAGE_POLICY = (
 )
 BODIES: dict[str, type[bodies.KeyBody]] = {
     "/translate": bodies.TranslateBody,
-    "/translate_file": bodies.PairBody,
+    "/translate_file": bodies.FormalityBody,
     "/detect": bodies.DetectBody,
     "/suggest": bodies.SuggestBody,
 }
@@ -179,7 +179,7 @@ class App:
             n_bytes = int(size)
         address = account_of(None, (), _address_of(request))
         with service.uploads.admitted(address, n_bytes // BYTES_PER_QUEUED_CHARACTER):
-            body, file, client = await self._read(request, bodies.PairBody)
+            body, file, client = await self._read(request, bodies.FormalityBody)
             if file is None:
                 raise Refusal(
                     400, "the field file is missing: send the document in it (multipart/form-data)"
@@ -278,6 +278,8 @@ class App:
                 "filesTranslation": True,
                 "supportedFilesFormat": SUFFIXES,
                 "alternatives": MAX_ALTERNATIVES,
+                # The directions whose models can be asked for a form of address.
+                "formality": self.service.formality_directions(),
                 "language": {
                     "source": {"code": AUTO, "name": "Auto Detect"},
                     "target": {"code": target, "name": name_of(target)},

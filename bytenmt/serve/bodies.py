@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from bytenmt import __version__
+from bytenmt.formality import Form
 from bytenmt.serve.work_queue import Refusal
 
 MAX_FIELDS = 10_000
@@ -39,7 +40,13 @@ class PairBody(KeyBody, kw_only=True):
     target: str
 
 
-class TranslateBody(PairBody, kw_only=True):
+class FormalityBody(PairBody, kw_only=True):
+    """The form of address that a translation is asked to have, and its languages."""
+
+    formality: Form | None = None  # of models that have learned it; null: the model's choice
+
+
+class TranslateBody(FormalityBody, kw_only=True):
     """Texts to translate."""
 
     q: str | list[str]  # a text or a list of texts

@@ -28,8 +28,9 @@ def load_models(
     models: PAIR=RUN each, as en-de=runs/a; several of one pair decode as an ensemble. options: by
     name, those left out at their defaults: settings of the search, keep (classes of spans),
     glossary (a sequence of PAIR=FILE), reverse (bool: rerank by the model of the opposite
-    direction, if there is one), precision, and threads (of the model that uses several; the cores
-    less one for each model). reporter: shows warnings of the models that are loaded.
+    direction, if there is one), formality (of the models that have learned forms of address),
+    precision, and threads (of the model that uses several; the cores less one for each model).
+    reporter: shows warnings of the models that are loaded.
     """
     settings = {name: value for name, value in options.items() if name in TABLE or name == "keep"}
     Settings.from_dict(settings, option_name)  # what contradicts each other shows here
@@ -42,6 +43,7 @@ def load_models(
     # Threads synchronise hundreds of times per decode step, so each needs a core of its own. One
     # model at a time uses several; the others have one each, and so has the HTTP server.
     threads = options.get("threads") or max(1, min(MAX_THREADS, n_cores() - len(runs)))
+    formality = settings.pop("formality", None)
     workers = dict[Direction, DirectionWorkers]()
     for direction, paths in runs.items():
         opposite = runs.get(Direction(direction.target, direction.source))
@@ -56,6 +58,8 @@ def load_models(
             for term in Glossary.from_file(path).terms
         )
         with_terms = dict(settings)
+        if formality is not None and runtime.has_formality:
+            with_terms["formality"] = formality
         if terms.terms:
             with_terms["glossary"] = terms
         translator = Translator.from_runtime(runtime, **with_terms)
@@ -64,9 +68,16 @@ def load_models(
         wide = {"n_best": n_best, "beam": max(n_best, beam)}
         wider = Translator.from_runtime(runtime, **with_terms | wide)
         judge = Judge.from_runtime(runtime, default=FLAG_ABOVE, beam=beam)
-        workers[direction] = DirectionWorkers(Worker(translator, judge), Worker(wider, judge))
+        workers[direction] = DirectionWorkers(
+            Worker(translator, judge), Worker(wider, judge), runtime.has_formality
+        )
         # The first client need not wait for the engine, and errors show now.
         workers[direction].worker.submit(TranslationJob([b"a"])).result()
+    if formality is not None and not any(model.has_formality for model in workers.values()):
+        raise BytenmtError(
+            "--formality needs a model that was trained with forms of address (data.formality):"
+            " none of these was"
+        )
     return workers
 
 

@@ -18,7 +18,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from bytenmt import __version__
 from bytenmt.documents.translation import LineTranslation
 from bytenmt.documents.unit import CodedText
-from bytenmt.serve.bodies import PairBody, TranslateBody
+from bytenmt.formality import Form
+from bytenmt.serve.bodies import FormalityBody, PairBody, TranslateBody
 from bytenmt.serve.documents import DocumentPool, DocumentSource, read, write
 from bytenmt.serve.languages import Direction, LanguageGuess, ServedLanguages, name_of
 from bytenmt.serve.work_queue import Limits, Refusal, WorkQueue
@@ -60,6 +61,7 @@ class DirectionWorkers(NamedTuple):
 
     worker: Worker  # for the best translation alone
     alternatives: Worker  # with a beam for MAX_ALTERNATIVES (3) further hypotheses
+    has_formality: bool = False  # whether the model can be asked for a form of address
 
 
 class TranslationPlan(NamedTuple):
@@ -68,6 +70,7 @@ class TranslationPlan(NamedTuple):
     direction: Direction
     guess: LanguageGuess | None  # the detected source language, None if the client named it
     client: str  # the account that takes turns with others
+    formality: Form | None = None  # the form of address that is asked for
 
     @property
     def is_copy(self) -> bool:
@@ -128,7 +131,7 @@ class Service:
         """Choose the direction of a request, detecting its source language if that is "auto".
 
         client: its account, see account_of. Raises Refusal (400) for a direction that is not
-        served.
+        served, and for a form of address that its model has not learned.
         """
         target = self.languages.known(body.target)
         guess = None
@@ -137,8 +140,17 @@ class Service:
             source = guess.language
         else:
             source = self.languages.known(body.source)
-        plan = TranslationPlan(Direction(source, target), guess, client)
-        if plan.is_copy or plan.direction in self.models:
+        formality = body.formality if isinstance(body, FormalityBody) else None
+        plan = TranslationPlan(Direction(source, target), guess, client, formality)
+        if plan.is_copy:
+            return plan
+        if plan.direction in self.models:
+            if formality is not None and not self.models[plan.direction].has_formality:
+                raise Refusal(
+                    400,
+                    f"the model of {plan.direction} has not learned forms of address:"
+                    " leave out formality",
+                )
             return plan
         message = f"no model translates from {source} into {target}: see /languages"
         if guess is not None:
@@ -193,6 +205,10 @@ class Service:
             for (_, separators), of_lines in zip(split, results, strict=True)
         ]
 
+    def formality_directions(self) -> list[str]:
+        """Return the directions, such as "en-de", that can be asked for a form of address."""
+        return [str(direction) for direction, model in self.models.items() if model.has_formality]
+
     async def translate_file(self, file: DocumentSource, body: PairBody, client: str) -> bytes:
         """Return the bytes of a translated document, doubtful units marked.
 
@@ -237,7 +253,9 @@ class Service:
         model = self.models[plan.direction]
         worker = model.alternatives if n_more else model.worker
         lines = list(chain.from_iterable(groups))
-        results = await worker.translate(lines, client=plan.client, **options)
+        results = await worker.translate(
+            lines, client=plan.client, formality=plan.formality, **options
+        )
         n_bytes = sum(len(result.source) for result in results)
         self.metrics.source_bytes.labels(str(plan.direction)).inc(n_bytes)
         remaining = iter(results)

@@ -19,6 +19,7 @@ from typing import Any
 from bytenmt.decoding.interface import Request
 from bytenmt.decoding.scheduler import Scheduler
 from bytenmt.evaluation.judge import Judge
+from bytenmt.formality import Form
 from bytenmt.translation.kept_spans import SourceLine
 from bytenmt.translation.line_batch import LineBatch, TranslationResult
 from bytenmt.translation.translator import Translator
@@ -41,6 +42,8 @@ class TranslationJob:
     lines: Sequence[SourceLine]
     client: str = ""  # name of the client; clients take turns
     is_judged: bool = False  # whether the best hypotheses get flags
+    # The form of address to ask for; None: as the translator's settings say.
+    formality: Form | None = None
     # Gets a line's index and its next sentences.
     on_part: Callable[[int, bytes], object] | None = None
     results: Future[list[TranslationResult]] = field(default_factory=Future, init=False)
@@ -108,7 +111,7 @@ class Worker:
                     min(USUAL_LINE_BYTES, translator.settings.max_source_bytes)
                 )
                 self._scheduler = Scheduler(translator.make_engine(min(MAX_SLOTS, usual)))
-            job.batch = translator.batch(job.lines)
+            job.batch = translator.batch(job.lines, formality=job.formality)
             self._jobs.add(job)
             for request in job.batch.requests:
                 self._requests[self._scheduler.submit(request, job, job.client)] = job, request

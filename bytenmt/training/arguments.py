@@ -19,13 +19,10 @@ from bytenmt.config.tree import assign, assign_value, merge, merge_settings
 from bytenmt.data.pair_files import PairFiles
 from bytenmt.errors import BytenmtError, ConfigError
 
-GPU_BATCH = 8  # times a preset's batch, where there is a GPU and train.max_tokens is not set
-LIMITS = (
-    "max_updates",
-    "max_epochs",
-    "max_minutes",
-    "patience",
-)  # of train: what --resume may change
+# The factor of a preset's batch where there is a GPU and train.max_tokens is not set.
+GPU_BATCH_FACTOR = 8
+# Keys of `train` that --resume may change.
+LIMITS = ("max_updates", "max_epochs", "max_minutes", "patience")
 
 
 def configuration(
@@ -39,9 +36,10 @@ def configuration(
     init_from: Path | None = None,
     on_gpu: bool = False,
 ) -> Config:
-    """Return the configuration to train the folder `run` with: a new one, or with `resume` and a
-    checkpoint in the folder that of the run, of which the other arguments may change only LIMITS,
-    as max_updates.
+    """Return the configuration to train the folder `run` with.
+
+    It is a new one, or, with `resume` and a checkpoint in the folder, that of the run, of which the
+    other arguments may change only LIMITS, such as max_updates.
 
     file: a TOML file; settings: a nested dictionary, whose values win over the file; source:
     whether the training text has sources; init_from: a run whose model section and data.sentinels a
@@ -53,16 +51,23 @@ def configuration(
     >>> new.train.lr, new.model.d_hidden
     (0.5, 168)
     """
-    given = {} if file is None else _read_toml(file)
-    if not has_checkpoint(run):
-        if (run / PUBLISHED).exists():
-            raise BytenmtError(f"{run} already holds {PUBLISHED}: give another folder as -o")
-        if not source:
-            assign_value(given, "model.source", False)
+    given: dict[str, Any] = {}
+    if file is not None:
+        given = _read_toml(file)
+    if has_checkpoint(run):
+        if not resume:
+            raise BytenmtError(
+                f"{run} already holds a run: continue it with --resume, or give another folder"
+                " as -o"
+            )
         merge(given, settings)
-        if init_from is None:
-            config = resolve_config(arch, preset, given)
-            return scale_batch_for_gpu(config, given) if on_gpu else config
+        return _resumed_configuration(run, arch, given)
+    if (run / PUBLISHED).exists():
+        raise BytenmtError(f"{run} already holds {PUBLISHED}: give another folder as -o")
+    if not source:
+        assign_value(given, "model.source", False)
+    merge(given, settings)
+    if init_from is not None:
         start = read_config(init_from)
         tree = {
             "model": msgspec.to_builtins(start.model),
@@ -70,12 +75,19 @@ def configuration(
         }
         merge(tree, given)
         return resolve_config(arch, preset, tree)
-    if not resume:
-        raise BytenmtError(
-            f"{run} already holds a run: continue it with --resume, or give another folder as -o"
-        )
-    merge(given, settings)
-    before, tree = config_tree(read_config(run)), config_tree(read_config(run))
+    config = resolve_config(arch, preset, given)
+    if on_gpu:
+        return scale_batch_for_gpu(config, given)
+    return config
+
+
+def _resumed_configuration(run: Path, arch: str | None, given: Mapping[str, Any]) -> Config:
+    """Return the configuration of a run with the limits that `given` changes.
+
+    Raises ConfigError where it changes other keys.
+    """
+    before = config_tree(read_config(run))
+    tree = config_tree(read_config(run))
     merge_settings(tree, given)
     config = resolve_config(arch, None, tree)
     for section in ("model", "data", "train"):
@@ -83,33 +95,35 @@ def configuration(
             old = before[section].get(key)
             if value != old and key not in LIMITS and value != "auto":
                 raise ConfigError(
-                    f"configuration {section}.{key} is {value!r}, but {run} was trained with {old!r}:"
-                    f" --resume changes only {', '.join(LIMITS)}"
+                    f"configuration {section}.{key} is {value!r}, but {run} was trained with"
+                    f" {old!r}: --resume changes only {', '.join(LIMITS)}"
                 )
     return config
 
 
 def scale_batch_for_gpu(config: Config, given: Mapping[str, Any]) -> Config:
-    """Adapt a preset's configuration to a GPU: GPU_BATCH (8) times the batch size
-    (train.max_tokens), and the learning rate times the square root of 8.
+    """Adapt a preset's configuration to a GPU: 8 times the batch size (train.max_tokens).
+
+    The learning rate is multiplied by the square root of 8 (GPU_BATCH_FACTOR).
 
     given: what the user has set, a nested dictionary. With a batch size in it the configuration is
     returned unchanged; a learning rate in it stays.
     """
-    given_train, train = given.get("train", {}), config.train
+    given_train = given.get("train", {})
+    train = config.train
     if "max_tokens" in given_train:
         return config
-    lr = train.lr if "lr" in given_train else train.lr * GPU_BATCH**0.5
-    larger = replace(train, max_tokens=GPU_BATCH * train.max_tokens, lr=lr)
-    return replace(config, train=larger)
+    train = replace(train, max_tokens=GPU_BATCH_FACTOR * train.max_tokens)
+    if "lr" not in given_train:
+        train = replace(train, lr=train.lr * GPU_BATCH_FACTOR**0.5)
+    return replace(config, train=train)
 
 
 def texts_of_run(run: Path) -> tuple[list[PairFiles], PairFiles | None]:
-    """Return the files that a run was trained on, and those that it was validated on, from its
-    checkpoint.
+    """Return the files that a run was trained on, and those that it was validated on.
 
-    The former are empty, the latter None, where a program that calls Trainer itself did not record
-    them.
+    Its checkpoint names them. The former are empty, the latter None, where a program that calls
+    Trainer itself did not record them.
     """
     facts = read_run(run, "last")[1].facts
     return [*facts.corpora, *(PairFiles(tgt=Path(text.path)) for text in facts.texts)], facts.valid
@@ -122,8 +136,9 @@ def files_to_train_on(
     weights: Sequence[float],
     *valid: Path | None,
 ) -> tuple[list[PairFiles], PairFiles]:
-    """Return the files to train on and those to validate on. A resumed run for which none are given
-    uses the files that its checkpoint names.
+    """Return the files to train on and those to validate on.
+
+    A resumed run for which none are given uses the files that its checkpoint names.
 
     texts: four lists of files: src, tgt, tsv, and text for a language model. weights: how often
     each corpus, first each tgt, then each tsv, is read in an epoch; empty for once. valid: four
@@ -147,13 +162,15 @@ def files_to_train_on(
         files = _training_files(texts)
     if weights and len(weights) != len(files):
         raise BytenmtError(
-            f"{len(weights)} --weight for {len(files)} corpora: give one for each --tgt, then each --tsv"
+            f"{len(weights)} --weight for {len(files)} corpora: give one for each --tgt, then each"
+            " --tsv"
         )
     if weights:
         files = [replace(pair, weight=weight) for pair, weight in zip(files, weights, strict=True)]
     if own_valid is not None and not any(valid):
         return files, own_valid
-    (src, tgt, tsv, text), given = valid, [path is not None for path in valid]
+    src, tgt, tsv, text = valid
+    given = [path is not None for path in valid]
     if not files[0].has_source and given != [False, False, False, True]:
         raise BytenmtError("validation text: give --valid-text (valid_text) alone")
     if files[0].has_source and given not in (
@@ -167,8 +184,7 @@ def files_to_train_on(
 
 
 def _training_files(texts: Sequence[Sequence[Path]]) -> list[PairFiles]:
-    """Return the training corpora: (src, tgt) pairs, then tsv files; or the texts of a language
-    model."""
+    """Return the training corpora: (src, tgt) pairs, then tsv files, or texts without sources."""
     src, tgt, tsv, text = texts
     if text and (src or tgt or tsv):
         raise BytenmtError(
@@ -199,10 +215,14 @@ def settings_tree(
     {'model': {'d_hidden': 8}, 'train': {'schedule': 'constant', 'lr': 0.5}}
     """
     tree: dict[str, Any] = {}
-    values = dict(settings) if isinstance(settings, Mapping) else {}
-    for setting in () if isinstance(settings, Mapping) else settings:
-        assign(tree, setting)
-    for key, value in (values | {f"train.{name}": value for name, value in train.items()}).items():
+    values: dict[str, Any] = {}
+    if isinstance(settings, Mapping):
+        values = dict(settings)
+    else:
+        for setting in settings:
+            assign(tree, setting)
+    values |= {f"train.{name}": value for name, value in train.items()}
+    for key, value in values.items():
         if value is not None:
             assign_value(tree, key, value)
     return tree

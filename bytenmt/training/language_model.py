@@ -30,20 +30,17 @@ from bytenmt.training.precision import autocast
 from bytenmt.training.translation import CPU, BatchShare
 from bytenmt.utf8 import BOS
 
-WARM, SIDE_BY_SIDE, AT_ONCE = (
-    512,
-    64,
-    256,
-)  # of text_bits: bytes read first; rows at most; columns a call
+# Of text_bits:
+N_CONTEXT_BYTES = 512  # read before each piece
+MAX_PIECES = 64  # read at once
+N_COLUMNS = 256  # bytes of each piece in a call of the model
 
 
 class LanguageModelObjective:
-    """The task of a byte language model: batches (data.windows.WindowBatch), their gradients, and
-    validation.
+    """The task of a byte language model: batches of windows, their gradients, and validation.
 
-    Trainer takes it in the place of a TranslationObjective, which explains the methods. carried:
-    the state of a recurrent model after the last window, for this process' rows; None before the
-    first. Without texts only `gradients` and the state can be used.
+    A batch is a data.windows.WindowBatch. Trainer takes it in the place of a TranslationObjective,
+    which explains the methods. Without texts only `gradients` and the state can be used.
     """
 
     def __init__(
@@ -58,11 +55,18 @@ class LanguageModelObjective:
 
         Raises DataError for a text that is too short, ConfigError for batches that are too small.
         """
-        self.config, self.train, self.device, self.group = config, config.train, device, group
+        self.config = config
+        self.train = config.train
+        self.device = device
+        self.group = group
+        # The state of a recurrent model after the last window, for this process' rows; None before
+        # the first window.
         self.carried: Any = None
         self._carries = config.model.is_serial
         self._texts = [(path, read_bytes(path)) for path in texts]
-        self._valid = None if valid is None else (valid, read_bytes(valid))
+        self._valid = None
+        if valid is not None:
+            self._valid = valid, read_bytes(valid)
         if texts:
             self._streams = Streams([data for _, data in self._texts])
             self._n_rows = self._count_rows()
@@ -76,7 +80,9 @@ class LanguageModelObjective:
     def _count_rows(self) -> int:
         """Return the rows of a batch, of all processes."""
         train = self.train
-        width = train.window + (0 if self._carries else train.context)
+        width = train.window
+        if not self._carries:
+            width += train.context
         for path, data in self._texts:
             if len(data) < width:
                 raise DataError(
@@ -99,20 +105,23 @@ class LanguageModelObjective:
 
     def shares(self, epoch: int, batch: int) -> Iterator[BatchShare]:
         """Yield this process' part of each batch from batch `batch` of an epoch on, without end."""
-        train, rows = self.train, range(self.group.rank, self._n_rows, self.group.size)
         while True:
-            place = train.seed, epoch, batch
-            batch_windows = (
-                serial_windows(self._streams, self._n_rows, rows, train.window, *place)
-                if self._carries
-                else shuffled_windows(
-                    self._streams, self._n_rows, rows, train.context, train.window, *place
-                )
-            )
-            for window in batch_windows:
+            for window in self._windows(epoch, batch):
                 batch += 1
                 yield BatchShare(window, epoch, batch, window.epoch_batches)
-            epoch, batch = epoch + 1, 0
+            epoch += 1
+            batch = 0
+
+    def _windows(self, epoch: int, batch: int) -> Iterator[WindowBatch]:
+        """Return this process' rows of the windows from batch `batch` on, to the epoch's end."""
+        train = self.train
+        rows = range(self.group.rank, self._n_rows, self.group.size)
+        place = train.seed, epoch, batch
+        if self._carries:
+            return serial_windows(self._streams, self._n_rows, rows, train.window, *place)
+        return shuffled_windows(
+            self._streams, self._n_rows, rows, train.context, train.window, *place
+        )
 
     def gradients(
         self, model: Model[Any, Any], batches: Sequence[WindowBatch], target_bytes: int
@@ -127,7 +136,9 @@ class LanguageModelObjective:
             read, truth, skipped = (torch.from_numpy(part).to(self.device) for part in window[:3])
             if self.train.byte_dropout:
                 read = drop_bytes(read, self.train.byte_dropout)
-            state = model.start(_memory(model, len(read))) if window.fresh else self.carried
+            state = self.carried
+            if window.fresh:
+                state = model.start(_memory(model, len(read)))
             with autocast(self.train, self.device):
                 loss, window_nats, state = self.loss(model, read, truth, skipped, state)
             (loss / target_bytes).backward()  # type: ignore[no-untyped-call]
@@ -141,27 +152,27 @@ class LanguageModelObjective:
     def loss(
         self, model: Model[Any, Any], read: Tensor, truth: Tensor, skipped: Tensor, state: Any
     ) -> tuple[Tensor, Tensor, Any]:
-        """Return the loss for the gradient, the negative log-likelihood, both summed and in nats,
-        and the model's state after a window of text.
+        """Return the loss of a window for the gradient, its negative log-likelihood, and the state.
 
-        read, truth (n, t) uint8: bytes read and to be predicted; skipped (n,) int64: bytes at the
-        beginning of each row that have no loss; state: the model's state before the window, of n
-        rows.
+        The first two are sums in nats; the state is the model's after the window. read, truth (n,
+        t) uint8: bytes read and to be predicted; skipped (n,) int64: bytes at the beginning of each
+        row that have no loss; state: the model's state before the window, of n rows.
         """
         logits, state = model(read, _memory(model, len(read)), state)
         real = torch.arange(read.shape[1], device=read.device) >= skipped[:, None]
         return *batch_loss(LossInputs(model, self.train, logits, read, truth, real)), state
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the recurrent states that the next window continues, for all processes' rows in
-        their order.
+        """Return the recurrent states that the next window continues, for all processes' rows.
 
-        The keys "0", "1", … number the tensors of a state; there are none for convolutional models.
-        All processes must call it together.
+        The rows are in their order. The keys "0", "1", … number the tensors of a state; there are
+        none for convolutional models. All processes must call it together.
         """
         if not self._carries:
             return {}
-        state = [] if self.carried is None else [part.cpu() for part in tensors(self.carried)]
+        state: list[Tensor] = []
+        if self.carried is not None:
+            state = [part.cpu() for part in tensors(self.carried)]
         merged: dict[str, Tensor] = {}
         for i, parts in enumerate(zip(*self.group.gather_all(state), strict=True)):
             merged[f"{i}"] = parts[0].new_zeros(sum(map(len, parts)), *parts[0].shape[1:])
@@ -170,8 +181,10 @@ class LanguageModelObjective:
         return merged
 
     def load_state_dict(self, model: Model[Any, Any], carried: Mapping[str, Tensor]) -> None:
-        """Continue from the tensors that state_dict returned. Raises KeyError or ValueError for
-        others."""
+        """Continue from the tensors that state_dict returned.
+
+        Raises KeyError or ValueError for others.
+        """
         if not carried:
             return
         start = model.start(_memory(model, 1))
@@ -183,11 +196,13 @@ class LanguageModelObjective:
         parts = iter(stored)
         self.carried = map_tensors(lambda _: next(parts)[own_rows].to(self.device), start)
 
-    # ---- validation, and what a checkpoint tells of the text
+    # ---- validation, and the text in a checkpoint
 
     def score(self, model: Model[Any, Any]) -> dict[str, Any]:
-        """Return {"valid_bits_per_byte": …} of the first train.valid_bytes of the validation text
-        under a model in evaluation mode. All processes must call it together."""
+        """Return {"valid_bits_per_byte": …} of the first train.valid_bytes of the validation text.
+
+        model: in evaluation mode. All processes must call it together.
+        """
         assert self._valid is not None
         text = self._valid[1][: self.train.valid_bytes]
         return {"valid_bits_per_byte": text_bits(model, text, self.device, self.group) / len(text)}
@@ -199,12 +214,14 @@ class LanguageModelObjective:
     def facts(self) -> Facts:
         """Return the paths and sizes of the texts, for the checkpoint."""
         texts = tuple(TextFact(stored_path(path), len(data)) for path, data in self._texts)
-        valid = None if self._valid is None else PairFiles(tgt=Path(stored_path(self._valid[0])))
+        valid = None
+        if self._valid is not None:
+            valid = PairFiles(tgt=Path(stored_path(self._valid[0])))
         return Facts(texts=texts, valid=valid)
 
 
 def _memory(model: Model[Any, Any], n: int) -> Any:
-    """Return what a model without a source remembers of n empty ones."""
+    """Return the memory of a model without a source, for n rows."""
     device = model.embedding.weight.device
     lengths = torch.zeros(n, dtype=torch.int64, device=device)
     return model.encode(torch.zeros(n, 0, dtype=torch.uint8, device=device), lengths)
@@ -214,14 +231,16 @@ def _memory(model: Model[Any, Any], n: int) -> Any:
 def text_bits(
     model: Model[Any, Any], text: Bytes, device: torch.device, group: Group = SINGLE_PROCESS
 ) -> float:
-    """Return the negative log2-likelihood of a text (n,) uint8 under a model without a source, in
-    evaluation mode. All processes call it together, share the work and get the same number.
+    """Return the negative log2-likelihood of a text (n,) uint8 under a model without a source.
 
-    The text is read as up to SIDE_BY_SIDE pieces at once, each after the WARM bytes before it: for
-    a convolutional model that depends on no more bytes this is exact, for a recurrent model very
-    nearly so.
+    model: in evaluation mode. All processes call it together, share the work and get the same
+    number.
+
+    The text is read as up to MAX_PIECES pieces at once, each after the N_CONTEXT_BYTES before it:
+    for a convolutional model that depends on no more bytes this is exact, for a recurrent model
+    very nearly so.
     """
-    n_rows = max(1, min(SIDE_BY_SIDE, len(text) // (2 * WARM)))
+    n_rows = max(1, min(MAX_PIECES, len(text) // (2 * N_CONTEXT_BYTES)))
     each = -(-len(text) // n_rows)
     bits = torch.zeros((), dtype=torch.float64, device=device)
     begins = torch.tensor(
@@ -229,22 +248,22 @@ def text_bits(
     )
     if len(begins):
         every = torch.from_numpy(np.array(text)).to(device)
-        starts = (begins - WARM).clamp(min=0)
+        starts = (begins - N_CONTEXT_BYTES).clamp(min=0)
         stops = (begins + each).clamp(max=len(text))
         memory = _memory(model, len(begins))
         state = model.start(memory)
         longest = int((stops - starts).max())
-        for column in range(0, longest, AT_ONCE):
+        for column in range(0, longest, N_COLUMNS):
             place = starts[:, None] + torch.arange(
-                column, min(longest, column + AT_ONCE), device=device
+                column, min(longest, column + N_COLUMNS), device=device
             )
             read = every[(place - 1).clamp(0, len(text) - 1)]
             read = torch.where(place == 0, BOS, read)
             logits, state = model(read, memory, state)
             counts = (place >= begins[:, None]) & (place < stops[:, None])
-            bits += masked_loss(logits, every[place.clamp(max=len(text) - 1)], counts, 0.0)[
-                1
-            ] / math.log(2)
+            target = every[place.clamp(max=len(text) - 1)]
+            _, nats = masked_loss(logits, target, counts, label_smoothing=0.0)
+            bits += nats / math.log(2)
     bits = bits.cpu()
     group.all_reduce(bits)
     return float(bits)

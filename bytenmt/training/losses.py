@@ -1,6 +1,6 @@
 """Training losses, and the bytes that a decoder reads in training.
 
-Functions of tensors and a model; they know no batches, optimisers or runs.
+They are functions of tensors and a model.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ import torch
 from torch import Tensor
 
 from bytenmt.architectures.base import Model, logits_to_log_p, pick_bytes
-from bytenmt.config.schema import TrainConfig
+from bytenmt.config.train_section import TrainConfig
 from bytenmt.plugins import LOSS_TERMS
 from bytenmt.utf8 import N_IDS, PAD
 
 
 class LossInputs(NamedTuple):
-    """Arguments of a loss, also of a plugin's loss term: a batch and the model's predictions for
-    it."""
+    """Arguments of a loss, also of a plugin's loss term: a batch and the model's predictions."""
 
     model: Model[Any, Any]
     train: TrainConfig
@@ -26,19 +25,17 @@ class LossInputs(NamedTuple):
     inputs: Tensor  # (n, t) uint8: the bytes that the decoder has read
     target: Tensor  # (n, t) uint8: the bytes to be predicted, with EOS
     real: Tensor  # (n, t) bool: true where a byte has a loss, false for padding
-    source: Tensor | None = (
-        None  # (n, s) uint8, with EOS; None for a language model, as the two below
-    )
+    # (n, s) uint8, with EOS; None for a language model, like the two below
+    source: Tensor | None = None
     source_len: Tensor | None = None  # (n,) int64: bytes of each source, EOS included
     memory: Any = None  # what model.encode returned
 
 
 def batch_loss(inputs: LossInputs) -> tuple[Tensor, Tensor]:
-    """Return the loss of a batch for the gradient, and the plain negative log-likelihood, both in
-    nats.
+    """Return the loss of a batch for the gradient, and its negative log-likelihood.
 
-    The first is smoothed and has the terms of train.loss_terms; the second is detached. Both are
-    summed.
+    Both are sums in nats. The first is smoothed and has the terms of train.loss_terms; the second
+    is plain, and detached.
     """
     train = inputs.train
     loss, nats = masked_loss(inputs.logits, inputs.target, inputs.real, train.label_smoothing)
@@ -50,11 +47,11 @@ def batch_loss(inputs: LossInputs) -> tuple[Tensor, Tensor]:
 def masked_loss(
     logits: Tensor, target: Tensor, real: Tensor, label_smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the cross-entropy with label smoothing and without it, scalars in nats, each summed
-    over the bytes where `real` (n, t) bool is true.
+    """Return the cross-entropy with label smoothing and without it, scalars in nats.
 
-    logits (n, t, 256); target (n, t) uint8. Smoothing mixes in the uniform distribution over the
-    256 ids. The loss without it is detached.
+    Each is summed over the bytes where `real` (n, t) bool is true. logits (n, t, 256); target (n,
+    t) uint8. Smoothing mixes in the uniform distribution over the 256 ids. The loss without it is
+    detached.
     """
     log_p = logits_to_log_p(logits)
     nats = -pick_bytes(log_p, target).masked_fill(~real, 0.0).sum()
@@ -66,8 +63,7 @@ def masked_loss(
 
 
 def drop_bytes(target_in: Tensor, share: float) -> Tensor:
-    """Put PAD in the place of a random share of the decoder's input bytes after BOS (Shaham and
-    Levy 2021).
+    """Replace a random share of the decoder's input bytes by PAD (Shaham and Levy 2021).
 
     target_in (n, t) uint8, BOS first; the result has the same shape and type.
     """
@@ -78,12 +74,11 @@ def drop_bytes(target_in: Tensor, share: float) -> Tensor:
 
 @torch.no_grad()
 def draw_inputs(model: Model[Any, Any], memory: Any, target_in: Tensor, ratio: float) -> Tensor:
-    """Return decoder inputs for scheduled sampling (Bengio et al. 2015): each byte after BOS is the
-    true one with probability `ratio`, else the model's likeliest byte after the inputs chosen so
-    far.
+    """Return decoder inputs for scheduled sampling (Bengio et al. 2015).
 
-    memory: what model.encode returned; target_in (n, t) uint8, BOS first, as is the result. No
-    gradients.
+    Each byte after BOS is the true one with probability `ratio`, else the model's likeliest byte
+    after the inputs chosen so far. memory: what model.encode returned; target_in (n, t) uint8, BOS
+    first, as is the result. No gradients.
     """
     state = model.start(memory)
     inputs = target_in.clone()

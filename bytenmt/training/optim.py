@@ -1,42 +1,45 @@
-"""Optimisers, learning-rate schedules and the moving average of the weights."""
+"""Optimisers, and the moving average of the weights."""
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from bytenmt.checkpoints.facts import Progress
-from bytenmt.config.schema import TrainConfig
-from bytenmt.errors import BytenmtError
+from bytenmt.config.train_section import TrainConfig
 from bytenmt.layers.embedding import ByteEmbedding, PositionEmbedding
 from bytenmt.layers.ngram_tables import NgramTables
-from bytenmt.plugins import SCHEDULES
 from bytenmt.training.precision import in_bf16
 
-NGRAM_LR = 0.03  # of n-gram tables, where train.ngram_lr is left to us
-NS_STEPS = 5
-NS_COEFFICIENTS = 3.4445, -4.7750, 2.0315  # Jordan et al.: steepest at 0, without a limit at 1
+DEFAULT_NGRAM_LR = 0.03  # peak rate of n-gram tables where train.ngram_lr is 0
+DECOUPLED_DECAY = "decoupled_decay"  # key of a group of parameters
+N_NEWTON_SCHULZ_STEPS = 5
+# Jordan et al. 2024: the polynomial that is steepest at 0, which has no limit at 1.
+NEWTON_SCHULZ_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 
 
 def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimizer:
-    """Build the optimiser that train.optimizer names, for all parameters but n-gram tables, which
-    RowAdam updates. Vectors and scalars have no weight decay.
+    """Build the optimiser that train.optimizer names.
+
+    It updates all parameters but n-gram tables, which RowAdam updates. The weight decay of all
+    optimisers is decoupled: before a step the weights are multiplied by 1 - lr * decay. Vectors and
+    scalars have none.
 
     nag is Nesterov's accelerated gradient (Gehring et al. 2017: momentum 0.99); adadelta has rho
     0.95 and epsilon 1e-6 (Bahdanau et al. 2015; its paper's lr is 1); sgd has no momentum (Luong et
     al. 2015); muon: see Muon. A group's "share" is a factor of the rate that set_rate gives it, 1
     if missing.
     """
-    every = dense_parameters(model)
-    maps = hidden_matrices(model) if train.optimizer == "muon" else {}
-    matrices = [p for p in every if p.dim() > 1 and p not in maps]
-    vectors = [p for p in every if p.dim() <= 1]
+    parameters = dense_parameters(model)
+    maps: dict[nn.Parameter, int] = {}
+    if train.optimizer == "muon":
+        maps = hidden_matrices(model)
+    matrices = [p for p in parameters if p.dim() > 1 and p not in maps]
+    vectors = [p for p in parameters if p.dim() <= 1]
     groups: list[dict[str, Any]] = [
         {"params": list(maps), "weight_decay": train.weight_decay, "muon": True},
         {"params": matrices, "weight_decay": train.weight_decay},
@@ -46,22 +49,25 @@ def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimiz
     betas = train.adam_beta1, train.adam_beta2
     if train.optimizer == "muon":
         for group in groups:
-            group["share"] = 1.0 if "muon" in group else (train.adam_lr or train.lr) / train.lr
-        dtype = torch.bfloat16 if in_bf16(train, every[0].device) else torch.float32
+            if "muon" not in group:
+                group["share"] = (train.adam_lr or train.lr) / train.lr
+        dtype = torch.float32
+        if in_bf16(train, parameters[0].device):
+            dtype = torch.bfloat16
         return Muon(groups, maps, train.lr, betas, train.muon_momentum, dtype)
     if train.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=train.lr, betas=betas, fused=True)
+    for group in groups:  # in PyTorch these optimisers add the decay to the gradient
+        group[DECOUPLED_DECAY] = group.pop("weight_decay")
     if train.optimizer == "adadelta":
-        return torch.optim.Adadelta(groups, lr=train.lr, rho=0.95, eps=1e-6, foreach=True)
+        return DecayedAdadelta(groups, lr=train.lr, rho=0.95, eps=1e-6, foreach=True)
     if train.optimizer == "nag":
-        return torch.optim.SGD(
-            groups, lr=train.lr, momentum=train.momentum, nesterov=True, fused=True
-        )
-    return torch.optim.SGD(groups, lr=train.lr, fused=True)
+        return DecayedSGD(groups, lr=train.lr, momentum=train.momentum, nesterov=True, fused=True)
+    return DecayedSGD(groups, lr=train.lr, fused=True)
 
 
 def dense_parameters(model: nn.Module) -> list[nn.Parameter]:
-    """Return all parameters of a model but those of n-gram tables, which row_adam.RowAdam updates."""
+    """Return a model's parameters but those of n-gram tables, which row_adam.RowAdam updates."""
     tables = {
         p
         for module in model.modules()
@@ -72,69 +78,45 @@ def dense_parameters(model: nn.Module) -> list[nn.Parameter]:
 
 
 def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Set the learning rate of an optimizer's next update: lr, times the group's "share" if it has
-    one."""
+    """Set the rate of an optimizer's next update: lr, times the "share" of a group that has one."""
     for group in optimizer.param_groups:
         group["lr"] = lr * group.get("share", 1.0)
 
 
-def fraction_done(train: TrainConfig, progress: Progress) -> float:
-    """Return how much of a run is done, 0 to 1, by that of its limits (updates, epochs, minutes)
-    which is reached first; 0 where there is no limit."""
-    shares = [0.0]
-    if train.max_updates:
-        shares.append(progress.update / train.max_updates)
-    if train.max_epochs:
-        part = progress.batch / progress.epoch_batches if progress.epoch_batches else 0.0
-        shares.append((progress.epoch + part) / train.max_epochs)
-    if train.max_minutes:
-        shares.append(progress.seconds / (60 * train.max_minutes))
-    return min(1.0, max(shares))
+def stored_rate(optimizer: torch.optim.Optimizer) -> float:
+    """Return the learning rate of an optimizer's last update, as set_rate was given it."""
+    group = optimizer.param_groups[0]
+    return float(group["lr"] / group.get("share", 1.0))
 
 
-def stopped_early(train: TrainConfig, progress: Progress) -> str:
-    """Return the reason, for the user, to end training before its limits: train.patience
-    validations without improvement, or a rate below train.min_lr; "" to go on."""
-    if train.patience and progress.waited >= train.patience:
-        return f"no better {train.metric.replace('_', ' ')} for {progress.waited} validations"
-    if train.schedule == "plateau" and train.plateau_factor**progress.standstills < train.min_lr:
-        return "the learning rate has fallen below train.min_lr"
-    return ""
+def decay_weights(groups: Iterable[Mapping[str, Any]]) -> None:
+    """Multiply the parameters of groups by 1 - lr * decay, as AdamW does (Loshchilov and Hutter
+    2019)."""
+    for group in groups:
+        decay = group.get(DECOUPLED_DECAY)  # missing in checkpoints of older versions
+        if decay:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            torch._foreach_mul_(parameters, 1 - group["lr"] * decay)
 
 
-def lr_factor(train: TrainConfig, progress: Progress) -> float:
-    """Return the learning rate of the next update as a factor of train.lr, by train.schedule, after
-    a linear warm-up.
+class DecayedSGD(torch.optim.SGD):
+    """Stochastic gradient descent, with momentum or without, and decoupled weight decay."""
 
-    cosine and linear fall to zero as the nearest of the run's limits (updates, epochs, minutes) is
-    used up;
-    wsd (warm-up, stable, decay: Hu et al. 2024) falls linearly in the last train.decay_share;
-    inverse_sqrt falls as 1/sqrt(update) after the warm-up (Vaswani et al. 2017); plateau falls by
-    train.plateau_factor at each validation that is no better than the best (Gehring et al. 2017). A
-    plugin's of the same name wins.
-    """
-    update, warmup = progress.update + 1, max(1, train.warmup_updates)
-    if update < warmup:
-        return update / warmup
-    if train.schedule in SCHEDULES:
-        factor = float(SCHEDULES[train.schedule](train, progress))
-        if not math.isfinite(factor):
-            raise BytenmtError(
-                f"train.schedule = {train.schedule} returned {factor} after update {progress.update}: correct"
-                " the plugin"
-            )
-        return factor
-    if train.schedule == "inverse_sqrt":
-        return math.sqrt(warmup / update)
-    if train.schedule == "cosine":
-        return 0.5 * (1 + math.cos(math.pi * fraction_done(train, progress)))
-    if train.schedule == "linear":
-        return 1 - fraction_done(train, progress)
-    if train.schedule == "wsd":
-        return min(1.0, (1 - fraction_done(train, progress)) / train.decay_share)
-    if train.schedule == "plateau":
-        return float(train.plateau_factor**progress.standstills)
-    return 1.0
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Update all parameters that have a gradient; `closure` is ignored."""
+        decay_weights(self.param_groups)
+        super().step()
+
+
+class DecayedAdadelta(torch.optim.Adadelta):
+    """Adadelta (Zeiler 2012) with decoupled weight decay."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Update all parameters that have a gradient; `closure` is ignored."""
+        decay_weights(self.param_groups)
+        super().step()
 
 
 class MovingAverage:
@@ -151,14 +133,13 @@ class MovingAverage:
 
     @torch.no_grad()
     def add(self, update: int) -> None:
-        """Update the average with the parameters as they are after update number `update`, from 1."""
+        """Update the average with the parameters after update number `update`, from 1."""
         decay = min(self.decay, (1 + update) / (10 + update))
         torch._foreach_lerp_(self.tensors, list(self.parameters), 1 - decay)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Swap average and parameters while the context is open, so that the model runs with the
-        average."""
+        """Swap average and parameters while the context is open."""
         self._swap()
         try:
             yield
@@ -171,11 +152,10 @@ class MovingAverage:
 
 
 def hidden_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
-    """Return the matrices that Muon updates, each with the number of linear maps stacked in it, as
-    the gates of a GRU in one matrix.
+    """Return the matrices that Muon updates, each with the number of linear maps stacked in it.
 
-    These are all but look-up tables and the output layer. A layer names its stacked parameters in
-    STACKED.
+    The gates of a GRU in one matrix are such maps. The matrices are all but look-up tables and the
+    output layer. A layer names its stacked parameters in STACKED.
     """
     excluded: set[nn.Parameter] = set()
     for name, module in model.named_modules():
@@ -194,8 +174,9 @@ def hidden_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
 class Muon(torch.optim.AdamW):
     """Muon for the matrices of groups with "muon", AdamW for the other groups.
 
-        B <- mu B + (1 - mu) G,  U = NS((1 - mu) G + mu B),  W <- (1 - lr wd) W - 0.2 sqrt(max(m,
-        n)) lr U
+        B <- mu B + (1 - mu) G
+        U = NS((1 - mu) G + mu B)
+        W <- (1 - lr wd) W - 0.2 sqrt(max(m, n)) lr U
 
     NS is five steps of a Newton-Schulz iteration, after which all singular values of U lie near 1
     (Jordan et al. 2024, kellerjordan.github.io/posts/muon); the factor gives U the size of AdamW's
@@ -217,7 +198,9 @@ class Muon(torch.optim.AdamW):
         dtype: torch.dtype,
     ) -> None:
         super().__init__(groups, lr=lr, betas=betas, fused=True)
-        self.maps, self.momentum, self.dtype = maps, momentum, dtype
+        self.maps = maps
+        self.momentum = momentum
+        self.dtype = dtype
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         torch.optim.Optimizer.__setstate__(self, state)  # AdamW's asks matrices for their step, too
@@ -259,18 +242,22 @@ class Muon(torch.optim.AdamW):
 
 
 def _wide(matrix: Tensor, n_maps: int) -> Tensor:
-    """A view of stacked maps, (n_maps, m, n) with m <= n."""
+    """Return a view of stacked maps, (n_maps, m, n) with m <= n."""
     maps = matrix.view(n_maps, len(matrix) // n_maps, -1)
-    return maps if maps.shape[1] <= maps.shape[2] else maps.mT
+    if maps.shape[1] > maps.shape[2]:
+        maps = maps.mT
+    return maps
 
 
 def orthogonal(x: Tensor) -> Tensor:
-    """Return matrices x (k, m, n), m <= n, with about the same singular vectors and singular values
-    near 1, by a Newton-Schulz iteration; those that were not very small come to lie between 0.7 and
-    1.2."""
-    a, b, c = NS_COEFFICIENTS
+    """Return matrices with about the singular vectors of x, and singular values near 1.
+
+    x (k, m, n), m <= n. It is a Newton-Schulz iteration; singular values that were not very small
+    come to lie between 0.7 and 1.2.
+    """
+    a, b, c = NEWTON_SCHULZ_COEFFICIENTS
     x = x / x.float().norm(dim=(1, 2), keepdim=True).clamp(min=1e-7).to(x.dtype)
-    for _ in range(NS_STEPS):
+    for _ in range(N_NEWTON_SCHULZ_STEPS):
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x

@@ -7,20 +7,24 @@ from typing import Any, Literal
 
 import torch
 
-from bytenmt.config.schema import ModelConfig, TrainConfig
+from bytenmt.config.schema import ModelConfig
+from bytenmt.config.train_section import TrainConfig
 
-WIDE = 256  # units of a recurrent model
+MIN_BF16_UNITS = 256  # of a recurrent model: bf16 products of fewer take longer than fp32
 
 
 def precision_of(device: torch.device, model: ModelConfig) -> Literal["fp32", "bf16"]:
     """Return the precision of training that train.precision = "auto" stands for on a device.
 
     It is bf16 on a GPU, and on a CPU with instructions for it, else fp32. On a CPU recurrent models
-    of less than 256 units keep fp32: rounding their small products takes longer than it saves.
+    of fewer than 256 units keep fp32: rounding their small products takes longer than it saves.
     """
-    if device.type != "cpu":
-        return "bf16" if device.type == "cuda" else "fp32"
-    return "bf16" if getattr(model, "d_hidden", WIDE) >= WIDE and has_fast_bf16() else "fp32"
+    if device.type == "cuda":
+        return "bf16"
+    n_units = getattr(model, "d_hidden", MIN_BF16_UNITS)
+    if device.type == "cpu" and n_units >= MIN_BF16_UNITS and has_fast_bf16():
+        return "bf16"
+    return "fp32"
 
 
 def has_fast_bf16() -> bool:
@@ -28,9 +32,8 @@ def has_fast_bf16() -> bool:
 
     Without such instructions a product in bf16 takes up to 70 times as long.
     """
-    capabilities: Mapping[str, Any] = getattr(
-        torch.cpu, "get_capabilities", dict
-    )()  # of PyTorch 2.12
+    get_capabilities = getattr(torch.cpu, "get_capabilities", dict)  # since PyTorch 2.12
+    capabilities: Mapping[str, Any] = get_capabilities()
     native = bool(capabilities.get("avx512_bf16"))
     return native and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
 
@@ -44,6 +47,5 @@ def in_bf16(train: TrainConfig, device: torch.device) -> bool:
 
 
 def autocast(train: TrainConfig, device: torch.device) -> torch.autocast:
-    """Return the torch.autocast context for the forward pass in training: bf16 or, disabled,
-    float32."""
+    """Return the context for the forward pass in training: autocast to bf16, or disabled."""
     return torch.autocast(device.type, torch.bfloat16, enabled=in_bf16(train, device))

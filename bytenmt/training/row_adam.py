@@ -26,26 +26,28 @@ EPSILON = 1e-8
 
 
 class RowAdam:
-    """The optimizer of the n-gram tables: Adam that updates only the rows which the last batches
-    have read.
+    """The optimizer of the n-gram tables: Adam for the rows that the last batches have read.
 
     The tables collect their gradients in backward themselves. The state is on the device of their
-    weight: exp_avg, exp_avg_sq (rows, d), averages of the gradient and of its square; n_updates
-    (rows,) int32; sums (rows, d), scratch memory for the gradients of an update, zero outside of
-    `step`.
+    weight.
     """
 
     def __init__(self, tables: NgramTables, betas: tuple[float, float]) -> None:
-        self.tables, self.betas = tables, betas
+        self.tables = tables
+        self.betas = betas
         weight = tables.weight.detach()
-        self.exp_avg, self.exp_avg_sq, self.sums = (torch.zeros_like(weight) for _ in range(3))
+        self.exp_avg = torch.zeros_like(weight)  # (rows, d), of the gradient
+        self.exp_avg_sq = torch.zeros_like(weight)  # (rows, d), of its square
+        # (rows, d), scratch memory for the gradients of an update, zero outside of `step`
+        self.sums = torch.zeros_like(weight)
         self.n_updates = torch.zeros(len(weight), dtype=torch.int32, device=weight.device)
 
     @torch.no_grad()
     def step(self, lr: float, group: Group = SINGLE_PROCESS) -> None:
-        """Update the rows that were read since the last step, with the learning rate lr, then clear
-        their gradients. These are summed over the processes of the group, which must all call this
-        together.
+        """Update the rows that were read since the last step, then clear their gradients.
+
+        lr: the learning rate. The gradients are summed over the processes of the group, which must
+        all call this together.
         """
         on_cpu = self.sums.device.type == "cpu"
         for rows, gradient in self.tables.gradients:
@@ -76,7 +78,9 @@ class RowAdam:
         On a CPU the compiled update_rows does the same.
         """
         b1, b2 = self.betas
-        m, v, sums = self.exp_avg, self.exp_avg_sq, self.sums
+        m = self.exp_avg
+        v = self.exp_avg_sq
+        sums = self.sums
         is_read = sums.any(dim=1, keepdim=True)
         self.n_updates += is_read[:, 0]
         count = self.n_updates[:, None].clamp(min=1).to(sums.dtype)
@@ -101,8 +105,10 @@ class RowAdam:
         }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Load what state_dict returned; all other rows get a state of zeros. Raises LookupError or
-        RuntimeError where it does not fit."""
+        """Load what state_dict returned; all other rows get a state of zeros.
+
+        Raises LookupError or RuntimeError where it does not fit.
+        """
         rows = state["rows"].to(self.n_updates.device).long()
         for name, part in self._parts().items():
             part.zero_()
@@ -137,13 +143,21 @@ def update_rows(
     b1: float,
     b2: float,
 ) -> None:
-    """Do one step of Adam, in place, for the rows whose gradients in `sums` are not all zero, and
-    set `sums` to zero. weight, exp_avg, exp_avg_sq, sums (rows, d); n_updates (rows,) int32; b1,
-    b2: Adam's betas."""
+    """Do one step of Adam, in place, for the rows with a gradient, and set `sums` to zero.
+
+    weight, exp_avg, exp_avg_sq (rows, d); n_updates (rows,) int32; sums (rows, d): gradients, all
+    zero for rows that stay as they are; b1, b2: Adam's betas.
+    """
     kind = weight.dtype.type
-    keep1, take1, keep2, take2 = kind(b1), kind(1 - b1), kind(b2), kind(1 - b2)
+    keep1 = kind(b1)
+    take1 = kind(1 - b1)
+    keep2 = kind(b2)
+    take2 = kind(1 - b2)
     for row in range(len(weight)):
-        w, m, v, gradient = weight[row], exp_avg[row], exp_avg_sq[row], sums[row]
+        w = weight[row]
+        m = exp_avg[row]
+        v = exp_avg_sq[row]
+        gradient = sums[row]
         first = 0
         while first < len(gradient) and gradient[first] == 0:  # padding reads rows, too
             first += 1
@@ -151,7 +165,8 @@ def update_rows(
             continue
         n_updates[row] += 1
         count = float(n_updates[row])
-        step, root = kind(lr / (1 - b1**count)), kind((1 - b2**count) ** -0.5)
+        step = kind(lr / (1 - b1**count))
+        root = kind((1 - b2**count) ** -0.5)
         for k in range(len(w)):
             g = gradient[k]
             gradient[k] = 0

@@ -24,21 +24,23 @@ from bytenmt.checkpoints.checkpoint import (
     load_weights,
     model_tensors,
     save_checkpoint,
+    write_weights,
 )
 from bytenmt.checkpoints.facts import Facts, Progress
 from bytenmt.checkpoints.weights import BEST, TRAINER
+from bytenmt.config.schedules import lr_factor
 from bytenmt.config.schema import Config
 from bytenmt.decoding.program_check import check_program
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.training.language_model import LanguageModelObjective
 from bytenmt.training.optim import (
-    NGRAM_LR,
+    DEFAULT_NGRAM_LR,
     MovingAverage,
     build_optimizer,
     dense_parameters,
-    lr_factor,
     set_rate,
+    stored_rate,
 )
 from bytenmt.training.row_adam import RowAdam
 from bytenmt.training.translation import BatchShare, TranslationObjective
@@ -47,8 +49,7 @@ Objective = TranslationObjective | LanguageModelObjective
 
 
 class Trainer:
-    """The state of a training in one process of `group`: model, optimiser, moving average and
-    progress.
+    """The state of a training in one process: model, optimiser, moving average and progress.
 
     It makes single updates and checkpoints, for programs with a loop of their own; run.train is the
     loop with validation, limits and signals. The objective supplies batches and their gradients.
@@ -67,51 +68,55 @@ class Trainer:
         group: Group = SINGLE_PROCESS,
         objective: Objective | None = None,
     ) -> None:
-        """Build a new model from train.seed. objective: None if only `update` is called, with
-        batches that the caller has made."""
+        """Build a new model from train.seed.
+
+        objective: None if only `update` is called, with batches that the caller has made.
+        """
         train = config.train
-        self.config, self.device, self.group = config, device, group
+        self.config = config
+        self.device = device
+        self.group = group
         torch.manual_seed(train.seed)
         self.model: Model[Any, Any] = build_model(config.model).to(device)
         check_can_be_stored(self.model, config.model)
-        if objective is None:
-            kind = TranslationObjective if config.model.source else LanguageModelObjective
-            objective = kind(config, device=device, group=group)
-        self.objective = objective
+        self.objective = objective or _objective_without_text(config, device, group)
         tables = self.model.embedding.ngrams
         self.parameters = dense_parameters(self.model)  # all but the n-gram tables
-        self.row_adam = RowAdam(tables, (train.adam_beta1, train.adam_beta2)) if tables else None
-        self.progress, self.lr = Progress(), 0.0  # lr: the rate of the last update
+        self.row_adam = None
+        if tables:
+            self.row_adam = RowAdam(tables, (train.adam_beta1, train.adam_beta2))
+        self.progress = Progress()
+        self.lr = 0.0  # the rate of the last update
         self.optimizer = build_optimizer(self.model, train)
-        self.average = MovingAverage(self.parameters, train.ema) if train.ema else None
+        self.average = None
+        if train.ema:
+            self.average = MovingAverage(self.parameters, train.ema)
         self.start_clock()
 
     def start_clock(self) -> None:
-        """Start the clock by which the progress counts seconds: time before this call is not
-        counted."""
+        """Start the clock of progress.seconds: time before this call is not counted."""
         self._tick = time.monotonic()
 
     def sum_over_processes(self, *values: float) -> list[float]:
-        """Return each value summed over all processes, which must call this together with equally
-        many.
+        """Return each value summed over all processes.
 
-        It also adds the leading process' time since the last call to progress.seconds, in all
-        processes.
+        All processes must call this together, with equally many values. It also adds the leading
+        process' time since the last call to progress.seconds, in all processes.
         """
-        before, self._tick = self._tick, time.monotonic()
-        sums = torch.tensor(
-            [*values, (self._tick - before) * self.group.is_leader], dtype=torch.float64
-        )
+        now = time.monotonic()
+        own_seconds = (now - self._tick) * self.group.is_leader
+        self._tick = now
+        sums = torch.tensor([*values, own_seconds], dtype=torch.float64)
         self.group.all_reduce(sums)
         *totals, seconds = sums.tolist()
         self.progress.seconds += seconds
         return totals
 
     def learn(self, shares: Sequence[BatchShare]) -> tuple[Tensor, Tensor]:
-        """Make one update from this process' shares of one or more batches, and set the progress to
-        the position in the text behind them. Returns nats and gradient norm, see `update`.
+        """Make one update from this process' shares of batches, and advance the progress.
 
-        All processes must call it together; a share may have no rows.
+        Returns nats and gradient norm, see `update`; the progress is then at the position in the
+        text behind the batches. All processes must call it together; a share may have no rows.
         """
         batches = [share.data for share in shares]
         (target_bytes,) = self.sum_over_processes(sum(batch.counts[1] for batch in batches))
@@ -122,8 +127,7 @@ class Trainer:
     def update(
         self, batches: Sequence[Any], target_bytes: int | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Make one update from batches: gradients, clipping, a step of the optimisers and of the
-        average.
+        """Make one update from batches: gradients, clipping, steps of optimisers and average.
 
         `learn` also sets the position in the text. batches: this process' rows; target_bytes: the
         target bytes of all processes, EOS included, by which the summed loss is divided; None:
@@ -147,28 +151,34 @@ class Trainer:
             nats = self.objective.gradients(self.model, batches, target_bytes)
         except torch.OutOfMemoryError:
             raise BytenmtError(
-                "not enough GPU memory: halve train.max_tokens, with --update-freq 2 for the same updates"
+                "not enough GPU memory: halve train.max_tokens, with --update-freq 2 for the same"
+                " updates"
             ) from None
         self._all_reduce_gradients()
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, train.clip_norm or math.inf)
         self.optimizer.step()
         if self.row_adam is not None:
-            self.row_adam.step((train.ngram_lr or NGRAM_LR) * factor, self.group)
+            self.row_adam.step((train.ngram_lr or DEFAULT_NGRAM_LR) * factor, self.group)
         self.progress.update += 1
         if self.average is not None:
             self.average.add(self.progress.update)
         return nats, norm
 
     def averaged(self) -> AbstractContextManager[None]:
-        """Return a context in which the model has the weights that are validated and saved: their
-        moving average, or the trained ones where train.ema is 0."""
-        return nullcontext() if self.average is None else self.average.in_place()
+        """Return a context in which the model has the weights that are validated and saved.
+
+        They are the moving average of the weights, or the trained ones where train.ema is 0.
+        """
+        if self.average is None:
+            return nullcontext()
+        return self.average.in_place()
 
     def save(self, run: Path, best: bool = False, facts: Facts | None = None) -> None:
-        """Save a checkpoint into the run folder. All processes must call it; the leading one
-        writes.
+        """Save a checkpoint into the run folder.
 
-        best: save the weights as best.safetensors, too, which translation uses; facts: of the
+        All processes must call it; the leading one writes.
+
+        best: also save the weights as best.safetensors, which translation uses; facts: of the
         training text. Raises CheckpointError where it cannot be written, and for the best one
         BytenmtError where the CPU engine would compute another model; earlier checkpoints stay.
         """
@@ -193,10 +203,28 @@ class Trainer:
                 run, update, used, state, self.config, facts, best=best, trained=trained
             )
 
+    def save_best(self, run: Path, facts: Facts | None = None) -> None:
+        """Save the weights as best.safetensors in the run folder, and nothing else.
+
+        All processes must call it; the leading one writes. facts: of the training text. Raises
+        CheckpointError where it cannot be written, BytenmtError where the CPU engine would compute
+        another model.
+        """
+        if not self.group.is_leader:
+            return
+        check_program(self.model, self.config.model)
+        facts = msgspec.structs.replace(
+            facts or Facts(), progress=self.progress, update=self.progress.update
+        )
+        with self.averaged():
+            write_weights(run / BEST, model_tensors(self.model), self.config, facts)
+
     def load(self, run: Path) -> Facts:
-        """Load the checkpoint of a run folder, to resume: weights, optimiser, moving average, the
-        objective's state and progress. Return its facts. Raises CheckpointError where it does not
-        fit."""
+        """Load the checkpoint of a run folder, to resume, and return its facts.
+
+        It has weights, optimiser, moving average, the objective's state and progress. Raises
+        CheckpointError where it does not fit.
+        """
         saved, has_best = self.group.on_leader(
             lambda: (load_checkpoint(run), (run / BEST).is_file())
         )
@@ -208,6 +236,7 @@ class Trainer:
         try:
             load_weights(self.model, saved.weights, run)
             self.optimizer.load_state_dict(state["optimizer"])
+            self.lr = stored_rate(self.optimizer)
             if self.average is not None:
                 for tensor, stored in zip(self.average.tensors, state["average"], strict=True):
                     tensor.copy_(stored)
@@ -221,15 +250,16 @@ class Trainer:
             ) from None
         self.progress = copy(saved.facts.progress or Progress())
         if not has_best:  # the next validation is the best
-            self.progress.best, self.progress.best_update, self.progress.waited = None, 0, 0
+            self.progress.best = None
+            self.progress.best_update = 0
+            self.progress.waited = 0
         return saved.facts
 
     def begin_with(self, tensors: dict[str, Tensor], file: Path) -> None:
-        """Load initial weights from another run before the first update, also into the moving
-        average.
+        """Load initial weights from another run before the first update, also into the average.
 
-        file: where they were read, for messages. n-gram tables that the other run has not stay
-        zero. Raises CheckpointError where the tensors do not fit the model.
+        file: where they were read, for messages. n-gram tables that the other run lacks stay zero.
+        Raises CheckpointError where the tensors do not fit the model.
         """
         tables = self.model.embedding.ngrams
         if tables is not None and NGRAM_TABLES not in tensors:
@@ -242,12 +272,26 @@ class Trainer:
         """Sum the gradients over the processes; one that had no row of the batch adds zeros."""
         if self.group.size == 1:
             return
-        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+        grads = [_gradient(parameter) for parameter in self.parameters]
         flat = torch.cat([grad.flatten() for grad in grads])
         self.group.all_reduce(flat)
         parts = torch.split(flat, [grad.numel() for grad in grads])
         for parameter, part in zip(self.parameters, parts, strict=True):
             parameter.grad = part.view_as(parameter)
+
+
+def _objective_without_text(config: Config, device: torch.device, group: Group) -> Objective:
+    """Return an objective for batches that the caller makes."""
+    if config.model.source:
+        return TranslationObjective(config, device=device, group=group)
+    return LanguageModelObjective(config, device=device, group=group)
+
+
+def _gradient(parameter: Tensor) -> Tensor:
+    """Return a parameter's gradient; zeros where no row of the batch gave it one."""
+    if parameter.grad is None:
+        return torch.zeros_like(parameter)
+    return parameter.grad
 
 
 def _draw_seed(seed: int, update: int, rank: int) -> int:

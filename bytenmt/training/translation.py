@@ -26,7 +26,7 @@ from bytenmt.decoding.loading import runtime_from_models
 from bytenmt.decoding.pytorch.scorer import TorchScorer
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
-from bytenmt.evaluation.scores import text_scores
+from bytenmt.evaluation.scores import text_values
 from bytenmt.reporter import Reporter
 from bytenmt.span_classes import PATTERNS_VERSION
 from bytenmt.training.losses import LossInputs, batch_loss, draw_inputs, drop_bytes
@@ -34,12 +34,14 @@ from bytenmt.training.precision import autocast
 from bytenmt.translation.translator import Translator
 
 CPU = torch.device("cpu")
-N_SAMPLES = 3  # lines whose translations are logged: the first ones
+N_SAMPLES = 3  # first validation lines, whose translations are logged
 
 
 class BatchShare(NamedTuple):
-    """The rows of a batch that one process trains on, and the position in the text behind the
-    batch, from which a resumed run goes on."""
+    """The rows of a batch that one process trains on, and the position in the text behind it.
+
+    A resumed run goes on from this position.
+    """
 
     data: Any  # a data.batches.Batch, or of a language model a data.windows.WindowBatch
     epoch: int  # from 0
@@ -48,17 +50,15 @@ class BatchShare(NamedTuple):
 
 
 def to_device(batch: Batch, device: torch.device) -> Any:
-    """Copy a Batch of NumPy arrays to a device: return a Batch of tensors of the same shapes and
-    types."""
+    """Copy a Batch of NumPy arrays to a device, as tensors of the same shapes and types."""
     return Batch(*(torch.from_numpy(part).to(device) for part in batch))  # type: ignore[arg-type]
 
 
 class TranslationObjective:
-    """The task of translation: batches (data.batches.Batch) of sentence pairs, their gradients,
-    validation.
+    """The task of translation: batches of sentence pairs, their gradients, validation.
 
-    Trainer calls it; a LanguageModelObjective has the same methods. Without a corpus only
-    `gradients` and what it calls can be used.
+    A batch is a data.batches.Batch. Trainer calls it; a LanguageModelObjective has the same
+    methods. Without a corpus only `gradients` and what it calls can be used.
     """
 
     def __init__(
@@ -70,8 +70,12 @@ class TranslationObjective:
         group: Group = SINGLE_PROCESS,
     ) -> None:
         """corpus, valid: the training and the validation pairs; device: where the model is."""
-        self.config, self.train, self.device, self.group = config, config.train, device, group
-        self.corpus, self.valid = corpus, valid
+        self.config = config
+        self.train = config.train
+        self.device = device
+        self.group = group
+        self.corpus = corpus
+        self.valid = valid
         self._augmenter = None
         if corpus is not None and config.data.augmentations:
             self._augmenter = Augmenter(corpus, config.data, self.train.seed)
@@ -87,12 +91,16 @@ class TranslationObjective:
     # ---- batches and gradients
 
     def shares(self, epoch: int, batch: int) -> Iterator[BatchShare]:
-        """Yield this process' part of each batch from batch `batch` of epoch `epoch` on, without
-        end; both count from 0. All processes see the same batches; each gets other rows of them."""
+        """Yield this process' part of each batch, from batch `batch` of epoch `epoch`, without end.
+
+        Both count from 0. All processes see the same batches; each gets other rows of them.
+        """
         assert self.corpus is not None
-        train, share = self.train, (self.group.rank, self.group.size)
+        train = self.train
+        share = self.group.rank, self.group.size
         for number in count(epoch):
-            corpus, change = self.corpus, None
+            corpus = self.corpus
+            change = None
             if self._augmenter is not None:
                 corpus = self._augmenter.corpus(number)
                 change = partial(self._augmenter.change, epoch=number, share=share)
@@ -113,8 +121,7 @@ class TranslationObjective:
     def gradients(
         self, model: Model[Any, Any], batches: Sequence[Batch], target_bytes: int
     ) -> Tensor:
-        """Run forward and backward on this process' batches: the gradients are added to the
-        parameters'.
+        """Run forward and backward on this process' batches, which adds to the parameters' `.grad`.
 
         Return the summed negative log-likelihood in nats, a float64 scalar on the device. The loss
         whose gradient is taken is divided by target_bytes.
@@ -130,9 +137,11 @@ class TranslationObjective:
         return nats
 
     def loss(self, model: Model[Any, Any], tensors: Any, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Run the model on a batch; return the loss for the gradient and the negative
-        log-likelihood, as losses.batch_loss does. tensors: a Batch from to_device; inputs (n, t)
-        uint8: from `inputs`."""
+        """Run the model on a batch; return its loss and its negative log-likelihood.
+
+        They are those of losses.batch_loss. tensors: a Batch from to_device; inputs (n, t) uint8:
+        from `inputs`.
+        """
         memory = model.encode(tensors.source, tensors.source_len)
         logits, _ = model(inputs, memory, model.start(memory))
         target = tensors.target_out
@@ -169,68 +178,81 @@ class TranslationObjective:
     # ---- validation
 
     def score(self, model: Model[Any, Any]) -> dict[str, Any]:
-        """Return {"valid_bits_per_byte": …}, of all validation targets given their sources, EOS
-        included.
+        """Return {"valid_bits_per_byte": …}, of all validation targets given their sources.
 
-        model: in evaluation mode. All processes must call it together and share the lines.
+        EOS is included. model: in evaluation mode. All processes must call it together and share
+        the lines.
         """
         assert self.valid is not None
         log_p = log_probabilities(TorchScorer([model], self.device), self.valid, self.group)
         return {"valid_bits_per_byte": bits_per_byte(log_p, self.valid.target_lengths)}
 
     def decode(self, model: Model[Any, Any]) -> dict[str, Any]:
-        """Translate the first train.valid_lines validation lines and score them: return chrF, BLEU,
-        exact match and some samples, by their names in metrics.jsonl; empty for no lines.
+        """Translate the first train.valid_lines validation lines and score them.
 
-        All processes must call it together; each translates its share of the lines.
+        Return the metrics of plugins.METRICS that need translations, and some samples, by their
+        names in metrics.jsonl; an empty dictionary for no lines. All processes must call it
+        together; each translates its share of the lines.
         """
         assert self.valid is not None
         n_lines = min(self.train.valid_lines, len(self.valid))
         if not n_lines:
             return {}
         lines = [self.valid.source(i) for i in range(n_lines)]
-        limit, rank, size = self.config.data.max_source_bytes, self.group.rank, self.group.size
-        runtime = replace(runtime_from_models([model], self.device), max_source_bytes=limit)
-        translations = [b""] * n_lines
-        shares = self.group.gather_all(
-            Translator.from_runtime(runtime).translate(lines[rank::size])
-        )
-        for first, share in enumerate(shares):
-            translations[first::size] = share
-        texts = [text.decode() for text in translations]
-        truth = [self.valid.target(i).decode() for i in range(n_lines)]
-        scores = text_scores(texts, truth)
-        return {
-            "valid_lines": n_lines,
-            "valid_chrf": scores.chrf,
-            "valid_bleu": scores.bleu,
-            "valid_exact_match": scores.exact_match,
-            "samples": [
-                {"source": source.decode(), "reference": reference, "translation": text}
-                for source, reference, text in zip(lines[:N_SAMPLES], truth, texts, strict=False)
-            ],
-        }
+        translations = self._translate(model, lines)
+        sources = [line.decode() for line in lines]
+        references = [self.valid.target(i).decode() for i in range(n_lines)]
+        samples = [
+            {"source": source, "reference": reference, "translation": translation}
+            for source, reference, translation in zip(
+                sources[:N_SAMPLES], references, translations, strict=False
+            )
+        ]
+        values = text_values(sources, translations, references)
+        scores = {f"valid_{name}": value for name, value in values.items()}
+        return {"valid_lines": n_lines, **scores, "samples": samples}
 
-    # ---- what a checkpoint tells of the text
+    def _translate(self, model: Model[Any, Any], lines: Sequence[bytes]) -> list[str]:
+        """Return the translations of lines, of which each process translates its share."""
+        size = self.group.size
+        runtime = replace(
+            runtime_from_models([model], self.device),
+            max_source_bytes=self.config.data.max_source_bytes,
+        )
+        own_lines = list(lines[self.group.rank :: size])
+        shares = self.group.gather_all(Translator.from_runtime(runtime).translate(own_lines))
+        translations = [b""] * len(lines)
+        for rank, share in enumerate(shares):
+            translations[rank::size] = share
+        return [translation.decode() for translation in translations]
+
+    # ---- the text in a checkpoint
 
     def facts(self) -> Facts:
-        """Return facts about the training text for the checkpoint: numbers of pairs and bytes, and
-        files."""
+        """Return facts about the texts for the checkpoint: pairs, bytes and files."""
         assert self.corpus is not None
         corpus = self.corpus
+        valid = None
+        if self.valid is not None:
+            valid = _files_of(self.valid.parts[0])
+        patterns = None
+        if self.config.data.sentinels:
+            patterns = PATTERNS_VERSION
         return Facts(
             pairs=len(corpus),
             source_bytes=int(corpus.source_lengths.sum(dtype="int64")),
             target_bytes=int(corpus.target_lengths.sum(dtype="int64")),
             corpora=tuple(map(_files_of, corpus.parts)),
-            valid=None if self.valid is None else _files_of(self.valid.parts[0]),
+            valid=valid,
             multi_sentence_share=round(multi_sentence_share(corpus), 6),
-            patterns=PATTERNS_VERSION if self.config.data.sentinels else None,
+            patterns=patterns,
         )
 
 
 def _files_of(part: CorpusPart) -> PairFiles:
     """Return where the files of a part of a corpus lie: both sides, or a table."""
     paths = [Path(stored_path(text.path)) for text in part.files]
-    src, tgt, tsv = (*paths, None) if len(paths) > 1 else (None, None, *paths)
-    return PairFiles(src, tgt, tsv, part.weight)
+    if len(paths) == 1:
+        return PairFiles(tsv=paths[0], weight=part.weight)
+    src, tgt = paths
+    return PairFiles(src, tgt, weight=part.weight)

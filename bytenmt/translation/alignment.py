@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.decoding.scorer import Scorer, Weights
+from bytenmt.formality import Form
 
 
 class CharacterLink(NamedTuple):
@@ -29,17 +30,18 @@ class CharacterLink(NamedTuple):
 
 
 def align_lines(
-    models: Sequence[Scorer], lines: Sequence[Sequence[tuple[bytes, bytes, bytes]]]
+    models: Sequence[Scorer],
+    lines: Sequence[Sequence[tuple[bytes, bytes, bytes]]],
+    formality: Form | None = None,
 ) -> list[list[CharacterLink]]:
     """Return the links of each line: one for each output character, in order.
 
     models: see mean_weights. lines: the chunks (source, text, separator) of each, as
     TranslationResult.best_chunks returns them. The separator follows its chunk in source and text
-    and has no link.
+    and has no link. formality: the form of address that the translations were asked to have.
     """
-    weights = iter(
-        mean_weights(models, [(source, text) for line in lines for source, text, _ in line])
-    )
+    pairs = [(source, text) for line in lines for source, text, _ in line]
+    weights = iter(mean_weights(models, pairs, formality))
     links_of_lines = []
     for line in lines:
         links, n_before, n_source_before = list[CharacterLink](), 0, 0
@@ -51,20 +53,21 @@ def align_lines(
     return links_of_lines
 
 
-def mean_weights(models: Sequence[Scorer], pairs: Sequence[tuple[bytes, bytes]]) -> list[Weights]:
+def mean_weights(
+    models: Sequence[Scorer], pairs: Sequence[tuple[bytes, bytes]], formality: Form | None = None
+) -> list[Weights]:
     """Return the attention weights of each pair (source, text) without EOS, averaged over layers
     and models.
 
     models: a scorer of each model; all of them have attention. Weights are float32 (bytes of the
     text, bytes of the source + 1): a row for each predicted byte, a column for each source byte
-    and, last, its EOS.
+    and, last, its EOS. formality: the form of address that the sources ask for.
     """
     with_text = [i for i in range(len(pairs)) if pairs[i][1]]
     means = [np.zeros((len(text), len(source) + 1), np.float32) for source, text in pairs]
     for model in models if with_text else ():
-        for i, layers in zip(
-            with_text, model.attention_weights([pairs[i] for i in with_text]), strict=True
-        ):
+        weights = model.attention_weights([pairs[i] for i in with_text], formality)
+        for i, layers in zip(with_text, weights, strict=True):
             means[i] += sum(layers.values()) / (len(layers) * len(models))
     return means
 

@@ -47,6 +47,8 @@ LONG_ENOUGH = 24  # bytes of the longer side of a pair whose lengths are compare
 # times longer or shorter; in bytes, of which an ideogram has three.
 LENGTHENED, SHORTENED = 6.0, 1 / 8
 MOST_SIGMAS = 4.0  # beyond it a length is wrong; references are within 4.4
+WORD = re.compile(r"[^\W\d_]+")
+ABBREVIATION = re.compile(r"[A-Za-z]{1,2}|[A-Z]{3,5}")
 # Spans that are the same in all languages.
 NO_TEXT = compile_patterns(("placeholders", "tags", "urls", "emails"))
 
@@ -123,14 +125,16 @@ def _has_digit(line: bytes) -> bool:
 
 
 def is_copy(source: bytes, text: bytes) -> bool:
-    """Return whether a translation has the same letters as its source, in any letter case, and at
-    least one.
+    """Return whether a translation has the same words as its source, in any letter case.
 
-    Letters in placeholders, tags, URLs and e-mail addresses do not count.
+    Placeholders, tags, URLs and e-mail addresses do not count. False for a source without words,
+    or with abbreviations alone: "GB", "pm", "Ok." and "D/L" may be the same in both languages.
     """
-    sides = (plain_text(side).casefold() for side in (text, source))
-    letters, source_letters = ("".join(filter(str.isalpha, side)) for side in sides)
-    return letters == source_letters != ""
+    words = WORD.findall(plain_text(source))
+    if all(ABBREVIATION.fullmatch(word) for word in words):
+        return False
+    same = "".join(WORD.findall(plain_text(text)))
+    return same.casefold() == "".join(words).casefold()
 
 
 def plain_text(line: bytes) -> str:

@@ -160,7 +160,7 @@ class LineBatch:
         draws = number if settings.search.sample else 0
         has_choice = settings.search.beam > 1 and not settings.search.sample
         returns_all = has_choice and any(map(str.isdecimal, to_text(source)))
-        return Request(source, limit, prefix, draws, chunk.pairs, returns_all)
+        return Request(source, limit, prefix, draws, chunk.pairs, settings.formality, returns_all)
 
     def _distinct_requests(self) -> list[Request]:
         """Return the requests without duplicates; in sampling all differ by their number."""

@@ -17,6 +17,7 @@ from msgspec import Meta
 from bytenmt.config.fields import Positive, check_values, option, options_of
 from bytenmt.decoding.interface import AUTO, SEARCH, SPEED, SearchOptions
 from bytenmt.errors import DataError, SettingError
+from bytenmt.formality import FORMS, Form
 from bytenmt.sentinels import CLASSES
 
 if TYPE_CHECKING:  # they import NumPy
@@ -38,8 +39,8 @@ class LineSettings:
 
     prefix: what every translation begins with, except that of an empty line; it may be longer than
     the length
-    limit: max_len_a * source bytes + max_len_b bytes. max_tokens: source bytes of a batch, times
-    the beam.
+    limit: max_len_a * source bytes + max_len_b bytes. formality: the form of address that is asked
+    for. max_tokens: source bytes of a batch, times the beam.
     """
 
     prefix: bytes = option(
@@ -58,6 +59,14 @@ class LineSettings:
         None,
         "Maximum source length in bytes; longer lines are split at spaces and translated in parts (default:"
         " the maximum length of the model's training pairs).",
+    )
+    formality: Form | None = option(
+        None,
+        "Form of address of German and Korean translations, for models that have learned it"
+        " (default: the model's choice).",
+        group="search",
+        heading=CONSTRAINTS,
+        choices=FORMS,
     )
     max_tokens: Positive = length_option(
         MAX_TOKENS,

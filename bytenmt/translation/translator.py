@@ -18,6 +18,7 @@ from bytenmt.decoding.interface import AUTO, EngineSpec, Hypothesis, Request, Se
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.scheduler import decode
 from bytenmt.errors import SettingError
+from bytenmt.formality import Form
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.translation.kept_spans import KeepSpec, SourceLine
 from bytenmt.translation.line_batch import LineBatch, TranslationResult
@@ -107,6 +108,7 @@ class Translator:
                 "keep and glossary need a model that was trained with sentinels (data.sentinels):"
                 " this one was not"
             )
+        runtime.check_formality(settings.formality)
         left, tuned = settings.left_to_runs, runtime.search_defaults
         named = {name: getattr(tuned, name) for name in left & TUNED if tuned is not None}
         if runtime.has_sentinels and "beam" in left:
@@ -189,9 +191,17 @@ class Translator:
                     batch.add(requests[index], hypotheses)
         return batch.results()
 
-    def batch(self, lines: Sequence[SourceLine], first: int = 0) -> LineBatch:
-        """Return a LineBatch of lines with this Translator's settings; nothing is decoded."""
-        return LineBatch(lines, self.settings, first)
+    def batch(
+        self, lines: Sequence[SourceLine], first: int = 0, formality: Form | None = None
+    ) -> LineBatch:
+        """Return a LineBatch of lines with this Translator's settings; nothing is decoded.
+
+        formality: the form of address to ask for, None for that of the settings.
+        """
+        settings = self.settings
+        if formality is not None:
+            settings = replace(settings, formality=formality)
+        return LineBatch(lines, settings, first)
 
     def _by_capacity(self, requests: Sequence[Request]) -> Iterator[tuple[int, list[Request]]]:
         """Yield the capacity of an engine and the requests for it, longest first, so that short

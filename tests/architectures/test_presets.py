@@ -1,4 +1,7 @@
-"""Sizes of the presets."""
+"""Sizes of the presets.
+
+Tests architectures/presets.py (PRESETS, WITHOUT_SOURCE) and config/schema.py (fingerprint).
+"""
 
 from typing import Any
 
@@ -10,6 +13,7 @@ from bytenmt.architectures.convs2s.config import ConvS2SConfig
 from bytenmt.architectures.parameters import decoder_weights
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
+from bytenmt.architectures.seq2seq.config import Seq2SeqConfig
 from bytenmt.config.schema import fingerprint, load_config
 
 NOMINAL = {
@@ -66,8 +70,10 @@ def test_chos_model_is_that_of_1406_1078() -> None:
     """Version 3: reset before the product in the encoder, after it and with the context in the
     decoder; 500 maxout units; the source read forwards, and seen at every step."""
     model = on_meta("seq2seq", "paper")
-    assert model.config.resets == ("before", "after") and model.config.reset_context
-    assert (model.config.context, model.config.reverse_source) == ("every_step", False)
+    config = model.config
+    assert isinstance(config, Seq2SeqConfig) and config.reset_context
+    assert config.encoder_options.reset == "before" and config.decoder_options.reset == "after"
+    assert config.context == "every_step" and not config.reverse_source
     assert dict(model.named_parameters())["decoder.output.weight"].shape == (256, 500)
 
 

@@ -1,4 +1,8 @@
-"""Models against NumPy (reference.py), initialisations, gradients, the Transformer's attention."""
+"""Models against NumPy, initialisations, gradients, the Transformer's attention.
+
+Tests architectures/*/model.py (forward_aligned, encode), layers/recurrent.py (initialise) and
+layers/attention.py (AdditiveScore) beside tests/helpers/reference.py.
+"""
 
 import math
 from collections.abc import Callable
@@ -285,7 +289,7 @@ def test_additive_scores_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Computing them in parts, which limits memory, gives the same."""
     loss = loss_of(make("luong-concat"), [14, 3, 9])
     expected = loss().detach()
-    monkeypatch.setattr("bytenmt.layers.attention.NUMBERS", 1)
+    monkeypatch.setattr("bytenmt.layers.attention.MAX_TANH_NUMBERS", 1)
     assert_same(loss().detach(), expected, "parts")
 
 

@@ -137,10 +137,13 @@ TENSORS: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
         "first 'x', which is float32 256, expected missing",
     ),
     "a control character": (lambda a: a | {"\x1b[2J\n": a[BIAS]}, r"first '\x1b[2J\n'"),
-    "no number": (lambda a: a | {GATES: with_nan(a[GATES])}, f"'{GATES}' holds what is no number"),
+    "no number": (
+        lambda a: a | {GATES: with_nan(a[GATES])},
+        f"'{GATES}' contains something other than a number",
+    ),
     "infinite": (
         lambda a: a | {BIAS: with_nan(a[BIAS], -np.inf)},
-        f"'{BIAS}' holds what is no number",
+        f"'{BIAS}' contains something other than a number",
     ),
     "nothing": (lambda a: {}, "tensors differ"),
 }
@@ -170,7 +173,7 @@ def test_rows_of_tables_are_checked_too(template: dict[str, Any], tmp_path: Path
         ({rows: np.append(bits, np.uint8(0))}, "which is uint8 17, expected uint8 16"),
         ({rows: bits.view(np.int8)}, "which is int8 16, expected uint8 16"),
         ({NGRAM_TABLES: stored[1:]}, "which is float32 123 x 8, expected float32 124 x 8"),
-        ({NGRAM_TABLES: with_nan(stored)}, "holds what is no number"),
+        ({NGRAM_TABLES: with_nan(stored)}, "contains something other than a number"),
     ):
         assert message in refused(tmp_path, arrays | wrong, metadata)
 
@@ -183,7 +186,7 @@ def test_converted_weights_are_checked_too(template: dict[str, Any], tmp_path: P
         ({scale: stored[scale][:5]}, f"first '{scale}'"),
         ({scale: stored[scale][:, None]}, f"first '{scale}'"),
         ({scale: stored[scale].astype(np.float64)}, f"first '{scale}'"),
-        ({scale: with_nan(stored[scale])}, f"'{scale}' holds"),
+        ({scale: with_nan(stored[scale])}, f"'{scale}' contains"),
         ({GATES: arrays[GATES]}, f"first '{GATES}'"),
     ):
         assert message in refused(tmp_path, stored | wrong, metadata)

@@ -325,7 +325,7 @@ WITHOUT_PYTORCH = (
     f"{TRANSLATE} --engine numba -i src --sample",
     f"{TRANSLATE} --device cpu -i src -b 2 --format jsonl --alignment",
     "evaluate run --src src --ref tgt --log-probabilities --device cpu",
-    "info luong --properties",
+    "info luong",
     "convert run -o new.safetensors --precision int8",
 )
 

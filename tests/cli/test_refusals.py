@@ -137,7 +137,7 @@ MISUSED: list[tuple[str | list[str], str]] = [
     ("predict run tgt src", "2 files after the model: expected MODEL [FILE]"),
     ("adapt run -o new", "0 files after the model: expected MODEL MEMORY..."),
     ("translate-file run src", "1 files after the model: expected MODEL IN OUT"),
-    ("info run plain", "2 models: expected one MODEL or ARCH, or --properties."),
+    ("info run plain", "2 models: expected MODEL|ARCH"),
     (f"{TRANSLATE} -i src --preset tiny", "No such option"),
     (f"{TRANSLATE} -i src --format xml", "'xml' is not one of"),
     (f"{DOCUMENT} b.po --prefix x", "No such option"),

@@ -15,7 +15,8 @@ from bytenmt.architectures.presets import PRESETS
 from bytenmt.cli.main import main
 from bytenmt.cli.options import OptionValue
 from bytenmt.config.fields import MAX_THREADS, Option, check_values, options_of
-from bytenmt.config.schema import Config, TrainConfig, config_tree, load_config, resolve_config
+from bytenmt.config.schema import Config, config_tree, load_config, resolve_config
+from bytenmt.config.train_section import TrainConfig
 from bytenmt.config.tree import assign
 from bytenmt.decoding.interface import SAMPLING, EngineSpec
 from bytenmt.errors import BytenmtError, ConfigError

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytenmt.config.schema import DataConfig, config_tree, load_config, parse_config
-from bytenmt.data.augment.augmenter import Augmenter, with_form
+from bytenmt.data.augment.augmenter import Augmenter, asking_for_form
 from bytenmt.data.batches import Batch
 from bytenmt.data.corpus import ParallelCorpus, TextFile
 from bytenmt.formality import FORM_BYTES, shown_form
@@ -240,7 +240,7 @@ def test_the_byte_comes_after_all_other_changes() -> None:
 
 
 def test_a_source_at_its_limit_and_an_empty_one_stay() -> None:
-    assert with_form(b"", b"Hast du Zeit?") == b""
+    assert asking_for_form(b"", b"Hast du Zeit?") == b""
     pairs = changed(1.0, max_source_bytes=12)
     asked = [source[:1] in FORM_BYTES.values() for source, _ in pairs]
     assert any(asked[:10]) and not any(asked[10:])  # "Line 9 Here" has 11 bytes

@@ -1,4 +1,7 @@
-"""A module and a program of which only one was edited are refused before they compute two models."""
+"""A module and a program of which only one was edited are refused instead of computing two models.
+
+Tests of decoding.program_check.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -15,11 +18,14 @@ from bytenmt.architectures.luong.model import Luong
 from bytenmt.decoding.cpu.loading import _CHECKED
 from bytenmt.decoding.program_check import check_program
 from bytenmt.errors import BytenmtError
+from bytenmt.layers.attention import AdditiveScore
 from bytenmt.training.run import train
 from bytenmt.translation.translator import Translator
 
 Patch = pytest.MonkeyPatch
-REFUSED = r"^bytenet: its module .* -[\d.]+, its program .* -[\d.]+: use --engine torch or change program\.py"
+REFUSED = (
+    r"^bytenet: its module .* -[\d.]+, its program .* -[\d.]+ .*: use --engine torch or change"
+)
 LIMITS = ["train.max_updates=2", "train.max_tokens=200", "train.valid_lines=2"]
 
 
@@ -68,29 +74,37 @@ def test_a_translator_refuses_all_engines_but_pytorch(run: Path, monkeypatch: Pa
     assert Translator.load(run, engine="numba", max_len_b=3).translate(["a"])
 
 
-@pytest.mark.slow
-def test_an_edit_that_first_weights_hide_is_refused_before_the_best_are_written(
-    tmp_path: Path, texts: dict[str, Any], monkeypatch: Patch
+@pytest.mark.parametrize("factor", [0.0, -1.0, 1 / 12**0.5])
+@pytest.mark.parametrize("arch", ["luong", "bahdanau"])
+def test_an_edit_of_scores_is_refused_at_the_start(
+    arch: str, factor: float, tmp_path: Path, texts: dict[str, Any], monkeypatch: Patch
 ) -> None:
+    """At first weights attention is nearly uniform, whatever its scores are; they are zero, of the
+    other sign, or divided by the root of their width."""
+    edited: Any = {"luong": Luong, "bahdanau": AdditiveScore}[arch]
+    name = {"luong": "_scores", "bahdanau": "stepper"}[arch]
+    original = getattr(edited, name)
+
+    def scores(self: Any, *arguments: Any) -> Any:
+        score = original(self, *arguments)
+        return lambda query: factor * score(query)
+
+    monkeypatch.setattr(edited, name, scores)
+    with pytest.raises(BytenmtError, match=f"^{arch}: its module .* change program"):
+        train(tmp_path / "run", config(arch, *LIMITS), **texts, device=CPU)
+    assert not [*(tmp_path / "run").glob("*.safetensors")]
+
+
+def test_weights_of_zero_hide_no_edit(monkeypatch: Patch) -> None:
     """W_c of Luong's h~ may begin at 0: then no score matters until it has learnt."""
+    model = make("luong").float()
+    torch.nn.init.zeros_(model.decoder.combine.weight)
+    before = {name: part.clone() for name, part in model.named_parameters()}
+    check_program(model, model.config)
+    assert all(torch.equal(part, before[name]) for name, part in model.named_parameters())
     scores_of = Luong._scores
     monkeypatch.setattr(
         Luong, "_scores", lambda self, keys: lambda query: 5 * scores_of(self, keys)(query)
     )
-
-    build = Luong.__init__
-
-    def flat(self: Luong, options: Any) -> None:
-        build(self, options)
-        torch.nn.init.zeros_(self.decoder.combine.weight)
-
-    monkeypatch.setattr(Luong, "__init__", flat)
-    quick = config(
-        "luong", *LIMITS, "train.lr=0.05", "train.warmup_updates=0", "train.max_updates=20"
-    )
-    with pytest.raises(
-        BytenmtError, match="^luong: its module .* use --engine torch or change program"
-    ):
-        train(tmp_path / "run", quick, **texts, device=CPU)
-    assert (tmp_path / "run" / "metrics.jsonl").is_file()
-    assert not [*(tmp_path / "run").glob("best*")]
+    with pytest.raises(BytenmtError, match="^luong: its module .* change program"):
+        check_program(model, model.config)

@@ -207,7 +207,7 @@ def test_version_2_needs_a_target_language() -> None:
             ["%d FILE", *2 * ["%d FILES"]],
         ),
         ("nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : 1);", "one file", 3 * ["%d FILES"]),
-        ("nplurals=INTEGER; plural=EXPRESSION;", "%d file", ["%d FILE"]),
+        ("nplurals=INTEGER; plural=EXPRESSION;", "%d file", ["%d FILE", "%d FILES"]),
     ],
 )
 def test_the_plural_form_of_one(forms: str, msgid: str, expected: list[str]) -> None:

@@ -3,26 +3,31 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.significance import PairedTest
 
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.config.schema import load_config
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.pair_files import PairFiles
 from bytenmt.decoding.pytorch.scorer import TorchScorer
+from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.comparison import (
     System,
     read_metrics,
-    summarise_seeds,
     table,
     to_dict,
     with_significance,
 )
 from bytenmt.evaluation.likelihood import log_probabilities
-from bytenmt.evaluation.scores import text_scores
+from bytenmt.evaluation.scores import text_metrics, text_scores, text_values
+from bytenmt.plugins import METRICS, Metric
 from bytenmt.utf8 import BOS, EOS
 
 CPU = torch.device("cpu")
@@ -78,10 +83,12 @@ def test_text_scores() -> None:
 # ---- systems beside each other
 
 REFERENCES = [f"the {i} cats sat on {i * 7 % 13} mats" for i in range(120)]
+ENUMERATED = [*enumerate(REFERENCES)]
+SOURCES = [f"{i} cats" for i in range(120)]
 
 
 def scored(name: str, texts: list[str]) -> System:
-    return System(name, texts, text_scores(texts, REFERENCES))
+    return System(name, texts, text_values([], texts, REFERENCES))
 
 
 @pytest.mark.slow
@@ -95,15 +102,77 @@ def test_chance_is_told_from_skill() -> None:
     ]
     worse = [line.replace("sat", "x") for line in REFERENCES]
     named = {"first": first, "alike": alike, "worse": worse, "copy": list(first)}
-    found = with_significance([scored(name, texts) for name, texts in named.items()], REFERENCES)
-    assert (found[0].p_chrf, found[0].p_bleu) == (None, None)
+    systems = [scored(name, texts) for name, texts in named.items()]
+    found = with_significance(systems, [], REFERENCES)
+    assert all(one.p_value is None for one in found[0].significance.values())
     for system, low, high in zip(found[1:], (0.1, 0, 1), (1, 0.01, 1), strict=True):
-        for p in (system.p_chrf, system.p_bleu):
-            assert p is not None and low <= p <= high
+        for name in ("chrf", "bleu", "exact_match"):
+            p_value = system.significance[name].p_value
+            assert p_value is not None and low <= p_value <= high
     lines = list(table(found))
     assert [line.split()[0] for line in lines[1:5]] == [*named]
-    assert [line.count("*") for line in lines[:5]] == [0, 0, 0, 2, 0] and "bootstrap" in lines[-1]
+    n_metrics = len(text_metrics())
+    assert [line.count("*") for line in lines[:5]] == [
+        0,
+        0,
+        0,
+        n_metrics,
+        0,
+    ] and "bootstrap" in lines[-1]
+    assert "nrefs:1|bs:1000|seed:12345|case:mixed" in lines[-2]
     assert to_dict(found)["systems"][3]["chrf_p"] == 1.0
+
+
+def test_the_paired_test_is_that_of_sacrebleu() -> None:
+    """Values, confidence intervals and p-values of chrF and BLEU."""
+    texts = {
+        "first": [line.replace("cats", "dogs") if i % 4 == 0 else line for i, line in ENUMERATED],
+        "other": [line.replace("sat", "lay") if i % 6 == 1 else line for i, line in ENUMERATED],
+    }
+    systems = with_significance(
+        [scored(name, lines) for name, lines in texts.items()], [], REFERENCES
+    )
+    signatures, expected = PairedTest(
+        [*texts.items()], {"chrf": CHRF(), "bleu": BLEU()}, [REFERENCES], "bs"
+    )()
+    for name, column in (("chrf", "chrF2"), ("bleu", "BLEU")):
+        for system, one in zip(systems, expected[column], strict=True):
+            found = system.significance[name]
+            assert found.value == pytest.approx(one.score)
+            assert found.interval == pytest.approx(one.ci, rel=1e-4)
+            assert found.p_value == one.p_value
+    names = to_dict(systems)
+    assert names["chrf_signature"] == str(signatures["chrF2"])
+    assert names["bleu_signature"] == str(signatures["BLEU"])
+
+
+def test_a_metric_of_a_plugin_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its column has p-values; it visits each line of a system once; a wrong count is named."""
+    n_lines_seen = 0
+
+    def shared_words(sources: Any, translations: Any, references: Any) -> list[float]:
+        nonlocal n_lines_seen
+        n_lines_seen += len(translations)
+        assert [*sources] == SOURCES
+        pairs = zip(translations, references, strict=True)
+        return [len({*one.split()} & {*other.split()}) / 7 for one, other in pairs]
+
+    monkeypatch.setitem(METRICS, "words", Metric("words", True, shared_words))
+    worse = [line.replace("sat", "x") for line in REFERENCES]
+    named = {"good": REFERENCES, "bad": worse, "same": worse}
+    systems = [
+        System(name, texts, text_values(SOURCES, texts, REFERENCES))
+        for name, texts in named.items()
+    ]
+    n_lines_seen = 0
+    found = with_significance(systems, SOURCES, REFERENCES)
+    assert n_lines_seen == 3 * len(REFERENCES)
+    assert [one.significance["words"].p_value for one in found[1:]] == [1 / 1001] * 2
+    assert found[0].values["words"] - found[1].values["words"] == pytest.approx(1 / 7)
+    assert "words" in next(iter(table(found))) and "words_p" in to_dict(found)["systems"][1]
+    monkeypatch.setitem(METRICS, "words", Metric("words", True, lambda *_: [1.0]))
+    with pytest.raises(BytenmtError, match="metric words: 1 values for 120 lines"):
+        text_values(SOURCES, worse, REFERENCES)
 
 
 def test_equal_scores_are_no_difference() -> None:
@@ -111,31 +180,10 @@ def test_equal_scores_are_no_difference() -> None:
     p."""
     named = {"first": ["a"] * 20, "other": ["ab"] * 20}
     systems = [
-        System(name, texts, text_scores(texts, ["ac"] * 20)) for name, texts in named.items()
+        System(name, texts, text_values([], texts, ["ac"] * 20)) for name, texts in named.items()
     ]
-    assert with_significance(systems, ["ac"] * 20)[1].p_bleu == 1.0
-
-
-def test_seeds_have_a_mean_and_a_standard_deviation() -> None:
-    """Runs with the same settings but for the seed are summarised; a single run, a text and a
-    second run of the same seed are not."""
-    one, two, other = (
-        load_config("luong", "tiny", [setting])
-        for setting in ("train.seed=1", "train.seed=2", "train.lr=0.1")
-    )
-    texts = {"a": REFERENCES, "b": REFERENCES[:60] + ["x"] * 60, "c": REFERENCES[:30] + ["x"] * 90}
-    systems = [
-        scored(name, lines)._replace(config=config, bits_per_byte=bits)
-        for (name, lines), config, bits in zip(
-            texts.items(), (one, two, other), (1.0, 3.0, 4.0), strict=True
-        )
-    ]
-    systems += [scored("a text", REFERENCES), systems[0]._replace(name="again")]
-    [(names, scores)] = summarise_seeds(systems)
-    assert names == ["a", "b"] and scores["bits_per_byte"] == (2.0, pytest.approx(2**0.5))
-    assert scores["exact_match"] == (75.0, pytest.approx(50 / 2**0.5))
-    assert to_dict(systems)["seeds"][0]["exact_match"]["mean"] == 75.0
-    assert any(line.startswith("2 seeds (a, b): bits_per_byte 2 ± 1.4") for line in table(systems))
+    found = with_significance(systems, [], ["ac"] * 20)
+    assert found[1].significance["bleu"].p_value == 1.0
 
 
 def test_half_a_line_of_a_log_is_left_out(tmp_path: Path) -> None:

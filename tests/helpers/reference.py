@@ -221,67 +221,8 @@ def bahdanau(p: Parameters, options: Options, source: bytes, target: bytes) -> A
 
 def luong(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
     d = options["d_hidden"]
-    n_encoder, n_layers = depths(options)
-    hidden = [np.zeros(d) for _ in range(n_encoder)]
-    cell = [np.zeros(d) for _ in range(n_encoder)]
-    tops = []
-    for x in embedded(p, options, read_order(source, options)):
-        for layer in range(n_encoder):
-            hidden[layer], cell[layer] = lstm(p, f"encoder.{layer}", x, hidden[layer], cell[layer])
-            x = hidden[layer]
-        tops.append(x)
-    hidden = top_to_top(hidden, n_layers)
-    cell = top_to_top(cell, n_layers)
-
-    if options["reverse_source"] and (
-        options["score"] == "location" or "local" in options["attention"]
-    ):
-        tops = [tops[j] for j in range(len(tops) - 2, -1, -1)] + tops[
-            -1:
-        ]  # as they stand in the text
-    if options["score"] == "location":
-        tops = tops[: options["n_locations"]]
-
-    def score(h: Array, top: Array) -> float:
-        if options["score"] == "dot":
-            return float(h @ top)
-        if options["score"] == "general":
-            return float(h @ (p["keys.weight"] @ top))
-        w_a = np.concatenate([p["decoder.score.query.weight"], p["keys.weight"]], axis=1)
-        return float(p["decoder.score.v"] @ np.tanh(w_a @ np.concatenate([h, top])))
-
-    def alignment(h: Array, t: int) -> dict[int, float]:
-        """Byte of the source -> its weight at step t; bytes that are not seen are left out."""
-        seen = list(range(len(tops)))
-        centre = 0.0
-        width = options["attention_window"] or 50
-        if options["attention"] == "local-m":
-            centre = min(t, len(tops) - 1)
-        if options["attention"] == "local-p":
-            inner = np.tanh(p["decoder.position.hidden.weight"] @ h)
-            centre = len(tops) / (1 + exp(-float(p["decoder.position.v"] @ inner)))
-        if "local" in options["attention"]:
-            seen = [
-                s
-                for s in range(ceil(centre - width), floor(centre + width) + 1)
-                if 0 <= s < len(tops)
-            ]
-        if options["score"] == "location":
-            scores = [float(p["decoder.location.weight"][s] @ h) for s in seen]
-            if options["location_softmax"] == "twice":
-                scores = list(softmax(np.array(scores)))
-        else:
-            scores = [score(h, tops[s]) for s in seen]
-        sigma = width / 2
-        bell = [exp(-((s - centre) ** 2) / (2 * sigma**2)) for s in seen]
-        if options["gaussian"] == "inside":
-            scores = [scores[i] * bell[i] for i in range(len(seen))]
-        weights = softmax(np.array(scores))
-        after = options["gaussian"] == "after"
-        if after or (options["attention"] == "local-p" and options["gaussian"] == "auto"):
-            weights = weights * np.array(bell)
-        return {s: float(weight) for s, weight in zip(seen, weights, strict=True)}
-
+    n_layers = depths(options)[1]
+    tops, hidden, cell = luong_encoder(p, options, source)
     fed = np.zeros(d)
     logits = []
     for t, e in enumerate(embedded(p, options, target)):
@@ -295,11 +236,84 @@ def luong(p: Parameters, options: Options, source: bytes, target: bytes) -> Arra
             continue
         context = np.zeros(d)
         if tops:
-            for s, weight in alignment(x, t).items():
+            for s, weight in luong_alignment(p, options, tops, x, t).items():
                 context = context + weight * tops[s]
         fed = np.tanh(p["decoder.combine.weight"] @ np.concatenate([context, x]))
         logits.append(output(p, fed))
     return np.array(logits)
+
+
+def luong_encoder(
+    p: Parameters, options: Options, source: bytes
+) -> tuple[list[Array], list[Array], list[Array]]:
+    """The top states that can be attended to, in the order that counts, and the first h and c of
+    the decoder's layers."""
+    n_encoder, n_layers = depths(options)
+    hidden = [np.zeros(options["d_hidden"]) for _ in range(n_encoder)]
+    cell = [np.zeros(options["d_hidden"]) for _ in range(n_encoder)]
+    tops = []
+    for x in embedded(p, options, read_order(source, options)):
+        for layer in range(n_encoder):
+            hidden[layer], cell[layer] = lstm(p, f"encoder.{layer}", x, hidden[layer], cell[layer])
+            x = hidden[layer]
+        tops.append(x)
+    by_place = options["score"] == "location" or "local" in options["attention"]
+    if options["reverse_source"] and by_place:
+        tops = [*tops[-2::-1], *tops[-1:]]  # as they stand in the text, EOS last
+    if options["score"] == "location":
+        tops = tops[: options["n_locations"]]
+    return tops, top_to_top(hidden, n_layers), top_to_top(cell, n_layers)
+
+
+def luong_alignment(
+    p: Parameters, options: Options, tops: list[Array], h: Array, t: int
+) -> dict[int, float]:
+    """Byte of the source -> its weight at step t; bytes that are not seen are left out."""
+    width = options["attention_window"] or 50
+    centre = luong_centre(p, options, len(tops), h, t)
+    seen = list(range(len(tops)))
+    if "local" in options["attention"]:
+        seen = [s for s in seen if ceil(centre - width) <= s <= floor(centre + width)]
+    scores = luong_scores(p, options, tops, h, seen)
+    bell = np.array([exp(-((s - centre) ** 2) / (2 * (width / 2) ** 2)) for s in seen])
+    if options["gaussian"] == "inside":
+        scores = scores * bell
+    weights = softmax(scores)
+    is_after = options["attention"] == "local-p" and options["gaussian"] == "auto"
+    if is_after or options["gaussian"] == "after":
+        weights = weights * bell
+    return {s: float(weight) for s, weight in zip(seen, weights, strict=True)}
+
+
+def luong_centre(p: Parameters, options: Options, n_columns: int, h: Array, t: int) -> float:
+    """The centre of the window at step t, if there is one."""
+    if options["attention"] == "local-m":
+        return min(t, n_columns - 1)
+    if options["attention"] == "local-p":
+        inner = np.tanh(p["decoder.position.hidden.weight"] @ h)
+        return n_columns / (1 + exp(-float(p["decoder.position.v"] @ inner)))
+    return 0.0
+
+
+def luong_scores(
+    p: Parameters, options: Options, tops: list[Array], h: Array, seen: list[int]
+) -> Array:
+    """The score of each byte that is seen."""
+    if options["score"] != "location":
+        return np.array([luong_score(p, options, h, tops[s]) for s in seen])
+    scores = np.array([float(p["decoder.location.weight"][s] @ h) for s in seen])
+    if options["location_softmax"] == "twice":
+        return softmax(scores)
+    return scores
+
+
+def luong_score(p: Parameters, options: Options, h: Array, top: Array) -> float:
+    if options["score"] == "dot":
+        return float(h @ top)
+    if options["score"] == "general":
+        return float(h @ (p["keys.weight"] @ top))
+    w_a = np.concatenate([p["decoder.score.query.weight"], p["keys.weight"]], axis=1)
+    return float(p["decoder.score.v"] @ np.tanh(w_a @ np.concatenate([h, top])))
 
 
 # ---- convolutional models

@@ -16,7 +16,7 @@ from bytenmt.checkpoints.weights import read_run, restore_weights
 from bytenmt.data.pair_files import PairFiles
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.training import adaptation
-from bytenmt.training.adaptation import FEWEST_PAIRS, adapt
+from bytenmt.training.adaptation import MIN_PAIRS, adapt
 from bytenmt.training.trainer import Trainer
 from bytenmt.translation.translator import Translator
 
@@ -27,7 +27,7 @@ PAIRS = [(f"{word} file {n}", f"{word.upper()} {n}") for word in WORDS for n in 
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A weights file in int8; adaptations of it are short."""
-    monkeypatch.setattr(adaptation, "FIXED_UPDATES", 20)
+    monkeypatch.setattr(adaptation, "N_FIXED_UPDATES", 20)
     path = tmp_path / "old.safetensors"
     convert(make_run(tmp_path / "run", "convs2s"), path, "int8")
     contents = read_run(path)[1]
@@ -90,7 +90,7 @@ def test_training_ends_when_the_held_out_pairs_get_no_better(
 
     monkeypatch.setattr(Trainer, "learn", counted)
     monkeypatch.setattr(adaptation, "LEARNING_RATE", 1e-30)
-    monkeypatch.setattr(adaptation, "PATIENCE", 2)
+    monkeypatch.setattr(adaptation, "PATIENCE_VALIDATIONS", 2)
     pairs = [(f"{word} file {n}", f"{word.upper()} {n}") for word in WORDS for n in range(26)]
     with pytest.raises(BytenmtError, match="get no better"):
         adapt(model, pairs, tmp_path / "new", names=["memory.tsv"])
@@ -117,7 +117,7 @@ def test_of_a_model_with_tables_of_long_n_grams_only_these_learn(
 
 
 def test_too_few_pairs_are_refused(tmp_path: Path, model: Path) -> None:
-    with pytest.raises(DataError, match=f"19 different pairs.*{FEWEST_PAIRS}"):
+    with pytest.raises(DataError, match=f"19 different pairs.*{MIN_PAIRS}"):
         adapt(model, PAIRS[:19] * 2, tmp_path / "new", names=["memory"])
     assert not (tmp_path / "new").exists()
 
@@ -135,3 +135,24 @@ def test_the_command_refuses_in_one_line(tmp_path: Path, model: Path) -> None:
         result = invoke("adapt", *arguments)
         assert result.exit_code == 1, result.output
         assert words in result.output and result.output.count("\n") == 1
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_model_that_knows_forms_of_address_learns_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    """The byte stands before the sources whose target shows a form; the adapted model knows it."""
+    monkeypatch.setattr(adaptation, "FIXED_UPDATES", 20)
+    first_bytes, learn = set[bytes](), Trainer.learn
+
+    def noted(self: Trainer, shares: Any) -> Any:
+        first_bytes.update(source[:1] for share in shares for source, _ in share.data.pairs())
+        return learn(self, shares)
+
+    monkeypatch.setattr(Trainer, "learn", noted)
+    old = make_run(tmp_path / "old", settings=(f"data.formality={share}",))
+    pairs = [(f"open file {n}", f"Öffnen Sie {n}") for n in range(15)]
+    pairs += [(f"open file {n}", f"Du öffnest {n}") for n in range(15, 30)]
+    adapt(old, pairs, tmp_path / "new", names=["memory.tsv"])
+    assert first_bytes == ({b"\xc0", b"\xc1"} if share else {b"o"})
+    assert read_run(tmp_path / "new")[1].config.data.formality == share

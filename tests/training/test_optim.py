@@ -1,6 +1,5 @@
-"""Optimisers against their papers' formulas, schedules, limits, and the moving average."""
+"""training.optim: optimisers against their papers' formulas, and the moving average."""
 
-import math
 from copy import deepcopy
 from typing import Any
 
@@ -11,16 +10,12 @@ from torch import nn
 
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model
-from bytenmt.config.schema import TrainConfig, load_config
-from bytenmt.plugins import SCHEDULES
+from bytenmt.config.schema import load_config
+from bytenmt.config.train_section import TrainConfig
 from bytenmt.training.optim import (
     MovingAverage,
-    Progress,
     build_optimizer,
-    fraction_done,
-    lr_factor,
     set_rate,
-    stopped_early,
 )
 
 
@@ -89,6 +84,43 @@ def test_optimizers(name: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon", "nag", "sgd", "adadelta"])
+def test_weight_decay_is_decoupled(name: Any) -> None:
+    """It multiplies the weights by 1 - lr * decay, and never enters the gradient, its averages or
+    the momentum."""
+    lr, decay, n_steps = 0.1, 0.5, 4
+    moved = {}
+    for weight_decay in (0.0, decay):
+        train = TrainConfig(optimizer=name, lr=lr, weight_decay=weight_decay, momentum=0.9)
+        parameters = nn.ParameterList([torch.linspace(1, 2, 6).view(2, 3)])
+        optimizer = build_optimizer(parameters, train)
+        weights = [parameters[0].detach().clone()]
+        for _ in range(n_steps):
+            parameters[0].grad = torch.ones(2, 3)
+            optimizer.step()
+            weights.append(parameters[0].detach().clone())
+        moved[weight_decay] = weights
+    for step in range(n_steps):
+        # The update of the gradient, which is the same with and without decay.
+        plain = moved[0.0][step + 1] - moved[0.0][step]
+        decayed = moved[decay][step + 1] - (1 - lr * decay) * moved[decay][step]
+        torch.testing.assert_close(plain, decayed, rtol=1e-5, atol=1e-6)
+
+
+def test_a_checkpoint_with_the_former_decay_goes_on_as_it_was() -> None:
+    """Groups of older versions have PyTorch's weight_decay, and no decoupled one."""
+    train = TrainConfig(optimizer="nag", lr=0.1, weight_decay=0.5, momentum=0.9)
+    parameters = nn.ParameterList([torch.ones(2, 3)])
+    former = torch.optim.SGD(
+        [{"params": [*parameters], "weight_decay": 0.5}], lr=0.1, momentum=0.9, nesterov=True
+    )
+    optimizer = build_optimizer(parameters, train)
+    optimizer.load_state_dict(former.state_dict())
+    parameters[0].grad = torch.zeros(2, 3)
+    optimizer.step()
+    torch.testing.assert_close(parameters[0].detach(), torch.full((2, 3), 1 - 0.1 * 0.5 * 1.9))
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon", "nag", "sgd", "adadelta"])
 def test_weight_decay_leaves_vectors_alone(name: Any) -> None:
     plain, decayed = (
         descend(TrainConfig(optimizer=name, lr=0.1, weight_decay=decay), 3) for decay in (0.0, 0.5)
@@ -135,50 +167,6 @@ def test_muon_takes_each_map_by_itself(arch: str) -> None:
         ):
             expected = -1e-3 * 0.2 * np.sqrt(max(block.shape)) * iterated(grad.astype(np.float64))
             np.testing.assert_allclose(block, expected, atol=2e-6, err_msg=name)
-
-
-def factor(update: int, seconds: float = 0.0, standstills: int = 0, **settings: Any) -> float:
-    train = TrainConfig(warmup_updates=10, **settings)
-    return lr_factor(train, Progress(update=update, seconds=seconds, standstills=standstills))
-
-
-def test_schedules() -> None:
-    assert factor(0, schedule="constant") == pytest.approx(0.1)
-    assert factor(500, schedule="constant") == 1.0
-    assert factor(39, schedule="inverse_sqrt") == pytest.approx(0.5)
-    assert factor(500, schedule="cosine", max_updates=1000) == pytest.approx(0.5)
-    assert factor(100, 45.0, schedule="cosine", max_updates=1000, max_minutes=1) == pytest.approx(
-        0.5 * (1 + math.cos(math.pi * 0.75))
-    )
-    assert factor(250, schedule="linear", max_updates=1000) == 0.75
-    wsd = [
-        factor(update, schedule="wsd", max_updates=1000, decay_share=0.2)
-        for update in (790, 850, 1000)
-    ]
-    assert wsd == pytest.approx([1.0, 0.75, 0.0])
-    assert factor(500, standstills=2, schedule="plateau", plateau_factor=0.5) == 0.25
-    assert factor(4, standstills=2, schedule="plateau") == pytest.approx(0.5)  # still warming up
-
-
-def test_a_schedule_of_a_plugin_goes_before_that_of_the_package(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(SCHEDULES, "constant", lambda train, progress: progress.update / 1000)
-    assert (factor(4, schedule="constant"), factor(500, schedule="constant")) == (0.5, 0.5)
-
-
-def test_ends() -> None:
-    assert fraction_done(TrainConfig(max_updates=0), Progress(update=10**6)) == 0.0
-    assert (
-        fraction_done(TrainConfig(max_updates=10, max_minutes=1), Progress(update=5, seconds=45))
-        == 0.75
-    )
-    assert stopped_early(TrainConfig(), Progress(waited=1000)) == ""
-    assert stopped_early(TrainConfig(patience=3), Progress(waited=2)) == ""
-    assert "3 validations" in stopped_early(TrainConfig(patience=3), Progress(waited=3))
-    plateau = TrainConfig(schedule="plateau", plateau_factor=0.1, min_lr=1e-2)
-    assert stopped_early(plateau, Progress(standstills=2)) == ""
-    assert "min_lr" in stopped_early(plateau, Progress(standstills=3))
 
 
 def test_moving_average() -> None:

@@ -96,7 +96,7 @@ def test_bf16_is_resumed_to_the_bit(
     the other precision is another training."""
     has_bf16: dict[str, Any] = {"avx512_bf16": True}
     monkeypatch.setattr("torch.cpu.get_capabilities", lambda: has_bf16)
-    monkeypatch.setattr("bytenmt.training.precision.WIDE", 1)
+    monkeypatch.setattr("bytenmt.training.precision.MIN_BF16_UNITS", 1)
     runs = {name: tmp_path / name for name in ("whole", "parts", "fp32")}
     for name, n_updates in (("whole", 3), ("parts", 1), ("parts", 3), ("fp32", 3)):
         settings = [

@@ -292,10 +292,10 @@ def test_a_full_disk_leaves_what_was_saved(
             raise OSError(28, "No space left on device")
         sync(file)
 
-    def saving(self: Trainer, *arguments: Any) -> None:
+    def saving(self: Trainer, *arguments: Any, **named: Any) -> None:
         nonlocal full
         full = self.progress.update == 6
-        save(self, *arguments)
+        save(self, *arguments, **named)
 
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(Trainer, "save", saving)

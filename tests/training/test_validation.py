@@ -9,9 +9,13 @@ import torch
 from small_runs import CPU, assert_same, config, records, weights
 
 from bytenmt.architectures.registry import build_model
+from bytenmt.checkpoints.checkpoint import load_checkpoint
+from bytenmt.checkpoints.weights import read_run
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.decoding.loading import runtime_from_models
-from bytenmt.training import run as training
+from bytenmt.errors import BytenmtError
+from bytenmt.plugins import METRICS, Metric
+from bytenmt.training import loop as training
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation import TranslationObjective
@@ -91,3 +95,107 @@ def test_a_limit_of_time_is_that_of_the_training(
     assert [record["update"] for record in validations(timed)] == [4, 7]
     assert [record["update"] for record in validations(plain)] == [4, 7]
     assert_same(weights(timed), weights(plain))
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "best_update"),
+    [
+        ("bits_per_byte", [3.0, 1.0, 2.0], 2),
+        ("chrf", [10.0, 40.0, 20.0], 2),
+        ("exact_match", [0.0, 50.0, 25.0], 2),
+        ("bleu", [5.0, 4.0, 3.0], 1),
+        ("length", [5.0, 4.0, 9.0], 2),
+    ],
+)
+def test_the_best_by_each_metric_is_kept(
+    metric: str,
+    values: list[float],
+    best_update: int,
+    texts: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Higher is better, or lower, as the metric says; also one of a plugin, of which lower is."""
+    remaining = iter(values)
+    monkeypatch.setitem(METRICS, "length", Metric("length", False, lambda *_: [0.0]))
+    monkeypatch.setattr(
+        TranslationObjective, "score", lambda *_: {f"valid_{metric}": next(remaining)}
+    )
+    monkeypatch.setattr(TranslationObjective, "decode", lambda *_: {})
+    settings = [f"train.metric={metric}", "train.valid_every=1", "train.max_updates=3"]
+    train(tmp_path, config("luong", *settings, "train.valid_lines=1"), **texts, device=CPU)
+    assert read_run(tmp_path)[1].facts.update == best_update
+    assert load_checkpoint(tmp_path).facts.progress.best == values[best_update - 1]  # type: ignore[union-attr]
+
+
+def test_a_metric_of_a_plugin_is_logged(
+    texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gets the sources, the translations and the references of the validation lines."""
+    corpus = ParallelCorpus.open_all([texts["valid"]])
+
+    def n_source_characters(sources: Any, translations: Any, references: Any) -> list[float]:
+        assert [*references] == [corpus.target(k).decode() for k in range(2)]
+        return [float(len(source)) for source in sources]
+
+    monkeypatch.setitem(METRICS, "characters", Metric("characters", True, n_source_characters))
+    settings = ["train.metric=characters", "train.valid_lines=2", "train.max_updates=1"]
+    train(tmp_path, config("luong", *settings), **texts, device=CPU)
+    expected = sum(len(corpus.source(k).decode()) for k in range(2)) / 2
+    assert validations(tmp_path)[-1]["valid_characters"] == expected
+
+
+class Failure(Exception):
+    """The failure of a plugin."""
+
+
+@pytest.mark.parametrize("n_updates", [4, 6])
+def test_a_validation_that_fails_loses_nothing(
+    n_updates: int, texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint comes first, and the resumed run validates before it goes on: weights and log
+    are those of a run in one go, also where the last validation fails."""
+    settings = ["train.valid_every=2", "train.save_every=100", "train.ema=0.9"]
+    limits = config("luong", *settings, "train.max_updates=6")
+    whole, failed = tmp_path / "whole", tmp_path / "failed"
+    train(whole, limits, **texts, device=CPU)
+    score = TranslationObjective.score
+
+    def fails_once(self: TranslationObjective, model: Any) -> Any:
+        if load_checkpoint(failed).update == n_updates:
+            raise Failure
+        return score(self, model)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TranslationObjective, "score", fails_once)
+        with pytest.raises(Failure):
+            train(failed, limits, **texts, device=CPU)
+    assert load_checkpoint(failed).update == n_updates
+    assert validations(failed)[-1]["update"] == n_updates - 2
+    train(failed, limits, **texts, device=CPU, resume=True)
+    assert_same(weights(whole), weights(failed))
+    assert read_run(whole)[1].facts.update == read_run(failed)[1].facts.update
+    known = ("update", "valid_bits_per_byte", "train_bits_per_byte", "lr")
+    logs = [
+        [{key: record[key] for key in known if key in record} for record in records(run)]
+        for run in (whole, failed)
+    ]
+    assert logs[0] == logs[1]
+
+
+def test_a_metric_of_a_plugin_that_fails_is_one_line(
+    texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> Any:
+        raise Failure("no\nmodel")
+
+    monkeypatch.setitem(METRICS, "broken", Metric("broken", True, fails))
+    settings = ["train.valid_lines=1", "train.max_updates=2", "train.valid_every=1"]
+    with pytest.raises(
+        BytenmtError, match="^metric broken: Failure: no model: correct the plugin$"
+    ):
+        train(tmp_path, config("luong", *settings), **texts, device=CPU)
+    assert load_checkpoint(tmp_path).update == 1
+    monkeypatch.delitem(METRICS, "broken")
+    train(tmp_path, config("luong", *settings), **texts, device=CPU, resume=True)
+    assert [record["update"] for record in validations(tmp_path)] == [1, 2]

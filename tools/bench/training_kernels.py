@@ -47,7 +47,7 @@ SWITCHED_OFF: dict[str, list[Replacement]] = {
     "fused_norm": [
         (f"{ARCHITECTURES}.bytenet.model.norm_relu", lambda norm, x: torch.relu(norm(x))),
     ],
-    "dropout": [(f"{LAYERS}.dropout.ENOUGH", 1 << 62)],
+    "dropout": [(f"{LAYERS}.dropout.MIN_NUMBERS", 1 << 62)],
 }
 RECURRENT = ("fused_cells", "fused_cells, deferred_matmul", "dropout")
 USED = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from bytenmt.architectures.section import FORWARDS, Layers, ModelSection, Properties, Width
+from bytenmt.architectures.section import Layers, ModelSection, Width
 
 
 class BahdanauConfig(ModelSection, frozen=True, kw_only=True, tag="bahdanau"):
@@ -15,16 +15,10 @@ class BahdanauConfig(ModelSection, frozen=True, kw_only=True, tag="bahdanau"):
     d_maxout: Width  # units of the read-out, each the larger of two
     n_encoder_layers: Layers = 1  # each both ways; the decoder has one
     read_out: Literal["previous", "current"] = "previous"  # the state that the output layer reads
-    init: Literal["scaled", "paper"] = (
-        "scaled"  # initial weights: as in the paper, or scaled by the width
-    )
+    # initial weights: as in the paper, or scaled by the width
+    init: Literal["scaled", "paper"] = "scaled"
 
     @property
     def has_attention(self) -> bool:
         """True if there is a source."""
         return self.source
-
-    def properties(self) -> Properties:
-        """Return cost, paths and fields; see ModelSection.properties."""
-        time = "S·T" if self.source else "T"
-        return Properties("RNN", "RNN", time, True, "1", "T", "all of the source", FORWARDS)

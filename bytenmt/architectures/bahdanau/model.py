@@ -32,8 +32,7 @@ from bytenmt.layers.recurrent import GRU, initialise, reverse
 
 
 class BahdanauMemory(NamedTuple):
-    """The memory of n sources: encoder outputs that the decoder attends to; s is 0 without a
-    source."""
+    """The memory of n sources, encoder outputs to attend to; s is 0 without a source."""
 
     annotations: Tensor  # (n, s, 2 d_hidden): h_j, the values
     keys: Tensor  # (n, s, d_attention): U_a h_j, the part of the score that each step reuses
@@ -58,8 +57,10 @@ class BothWays(nn.Module):
         self.backwards = GRU(n_in, d, update="take")
 
     def forward(self, x: Tensor, src_len: Tensor) -> Tensor:
-        """Read the first src_len (n,) int64 columns of x (n, s, n_in) both ways; return h_j (n, s,
-        2 d)."""
+        """Read the first src_len (n,) int64 columns of x (n, s, n_in) both ways.
+
+        Returns h_j (n, s, 2 d).
+        """
         zero = (x.new_zeros(len(x), self.d),)
         forwards, _ = self.forwards(x, zero)
         backwards, _ = self.backwards(reverse(x, src_len), zero)
@@ -81,14 +82,19 @@ class BahdanauEncoder(BothWays):
 
 
 class BahdanauDecoder(nn.Module):
-    """Holds the decoder's parameters; it has no forward, Bahdanau.forward_aligned uses its parts."""
+    """Holds the decoder's parameters; Bahdanau.forward_aligned uses them, there is no forward."""
 
     def __init__(self, config: BahdanauConfig) -> None:
         super().__init__()
-        d, d_embedding = config.d_hidden, config.d_embedding
-        d_context = 2 * d if config.source else 0
-        self.start = nn.Linear(d, d) if config.source else None  # W_s
-        self.score = AdditiveScore(d, config.d_attention) if config.source else None
+        d = config.d_hidden
+        d_embedding = config.d_embedding
+        d_context = 0
+        self.start: nn.Linear | None = None  # W_s
+        self.score: AdditiveScore | None = None
+        if config.source:
+            d_context = 2 * d
+            self.start = nn.Linear(d, d)
+            self.score = AdditiveScore(d, config.d_attention)
         self.cell = GRU(d_embedding + d_context, d, update="take")
         self.maxout = nn.Linear(d + d_embedding + d_context, 2 * config.d_maxout)  # U_o, V_o, C_o
         self.output = OutputLayer(config.d_maxout)
@@ -105,24 +111,25 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
     def __init__(self, config: BahdanauConfig) -> None:
         super().__init__()
         self.config = config
-        paper = config.init == "paper"
         self.embedding = byte_embedding(config, 1.0)
         self.encoder = BahdanauEncoder(config) if config.source else None
         self.decoder: BahdanauDecoder = BahdanauDecoder(config)
-        initialise(self, partial(nn.init.normal_, std=0.01) if paper else None)
-        if paper and self.encoder is not None and self.decoder.score is not None:
+        if config.init == "scaled":
+            initialise(self)
+            return
+        initialise(self, partial(nn.init.normal_, std=0.01))
+        if self.encoder is not None and self.decoder.score is not None:
             nn.init.normal_(self.encoder.keys.weight, std=0.001)
             nn.init.normal_(self.decoder.score.query.weight, std=0.001)
 
     def encode(self, src: Tensor, src_len: Tensor) -> BahdanauMemory:
         """Run the bidirectional encoder; see Model.encode."""
-        n, d = len(src), self.config.d_hidden
+        n = len(src)
+        d = self.config.d_hidden
         if self.encoder is None or not src.shape[1]:
             zero = self.embedding.weight.new_zeros(n, d)
-            annotations, keys = (
-                zero.new_zeros(n, 0, 2 * d),
-                zero.new_zeros(n, 0, self.config.d_attention),
-            )
+            annotations = zero.new_zeros(n, 0, 2 * d)
+            keys = zero.new_zeros(n, 0, self.config.d_attention)
             return BahdanauMemory(annotations, keys, src_len, zero)
         annotations = self.encoder(self.drop(self.embedding(src)), src_len)
         for layer in self.encoder.above:
@@ -141,10 +148,10 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
     def forward_aligned(
         self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState
     ) -> tuple[Tensor, BahdanauState, dict[int, Tensor]]:
-        """Read t target bytes, and return the attention weights, too; see
-        AttentiveModel.forward_aligned."""
+        """Read t target bytes, and return attention weights; see AttentiveModel."""
         n = len(memory.keys)
-        d, d_embedding = self.config.d_hidden, self.config.d_embedding
+        d = self.config.d_hidden
+        d_embedding = self.config.d_embedding
         mask = source_mask(memory.source_len, memory.keys.shape[1])
         cell = self.decoder.cell
         x = self.drop(self.embedding(tgt, state.recent))
@@ -158,9 +165,12 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
         )
         context_share = deferred_product(cell.input.weight[:, d_embedding:])
         values = deferred_product(memory.annotations.mT)
-        step, score = cell.stepper(), self.decoder.score.stepper(memory.keys)
+        step = cell.stepper()
+        score = self.decoder.score.stepper(memory.keys)
         h = state.hidden
-        states, contexts, alphas = list[Tensor](), list[Tensor](), list[Tensor]()
+        states: list[Tensor] = []
+        contexts: list[Tensor] = []
+        alphas: list[Tensor] = []
         for x_t in input_share:
             context, alpha = attend(score(h.view(n, -1, d)), values, mask)
             context = context.reshape(len(h), -1)
@@ -168,22 +178,16 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
             (h,) = step(x_t + context_share(context), h)
             states.append(h)
             contexts.append(context)
-        after, seen = torch.stack(states, dim=1), [x, torch.stack(contexts, dim=1)]
+        after = torch.stack(states, dim=1)
         before = torch.cat([state.hidden[:, None], after[:, :-1]], dim=1)
-        return (
-            self._written(before, after, seen),
-            BahdanauState(h, recent),
-            {1: torch.stack(alphas, dim=1)},
-        )
+        logits = self._written(before, after, [x, torch.stack(contexts, dim=1)])
+        return logits, BahdanauState(h, recent), {1: torch.stack(alphas, dim=1)}
 
     def _written(self, before: Tensor, after: Tensor, seen: list[Tensor]) -> Tensor:
-        """Logits (rows, t, 256) from s_{i-1} and s_i (rows, t, d_hidden) and what else the read-out
-        sees."""
-        read = before if self.config.read_out == "previous" else after
-        maxout = (
-            self.decoder.maxout(torch.cat([read, *seen], dim=-1))
-            .unflatten(-1, (-1, 2))
-            .amax(dim=-1)
-        )
-        logits: Tensor = self.decoder.output(self.drop(maxout))
+        """Return logits (rows, t, 256) from s_{i-1}, s_i (rows, t, d_hidden) and other inputs."""
+        read = after
+        if self.config.read_out == "previous":
+            read = before
+        pairs = self.decoder.maxout(torch.cat([read, *seen], dim=-1)).unflatten(-1, (-1, 2))
+        logits: Tensor = self.decoder.output(self.drop(pairs.amax(dim=-1)))
         return logits

@@ -1,22 +1,28 @@
-"""Additive attention as programs of the CPU engine: model.py has the equations, and the names of
-the parameters."""
+"""Additive attention as programs of the CPU engine.
+
+model.py has the equations, and the names of the parameters.
+"""
 
 from __future__ import annotations
 
 from bytenmt.architectures.bahdanau.config import BahdanauConfig
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter
-from bytenmt.program.instructions import GruFlag, Op, RowKind
+from bytenmt.program.instructions import Op, RowKind
 from bytenmt.program.layers import write_gru_step, write_maxout
 
 
 def write_program(config: BahdanauConfig, writer: ModelWriter) -> ModelProgram:
-    """Write the programs of the encoder, if there is a source, and of the decode step; return both."""
-    d, d_embedding = config.d_hidden, config.d_embedding
+    """Write the programs of the encoder, if there is a source, and of the decode step."""
+    d = config.d_hidden
+    d_embedding = config.d_embedding
+    d_context = 0
+    items: tuple[int, ...] = ()
     if config.source:
         _write_encoder(config, writer)
+        d_context = 2 * d
+        items = (config.d_attention, 2 * d)
 
     step = writer.begin_step()
-    d_context = 2 * d if config.source else 0
     seen = step.register(d + d_embedding + d_context)  # s, e(y), c: what the maxout reads
     before = seen.part(0, d)
     x = seen.part(d, d_embedding + d_context)
@@ -28,38 +34,39 @@ def write_program(config: BahdanauConfig, writer: ModelWriter) -> ModelProgram:
         v = step.vector("decoder.score.v", config.d_attention)
         step.emit(Op.ATTEND_ADDITIVE, x.part(d_embedding, d_context), query, w=v, m=0, v=1)
     after = step.register(d)
-    write_gru_step(
-        step, after, before, x, "decoder.cell", GruFlag.UPDATE_TAKES, None if config.source else 0
-    )
     if config.source:
+        write_gru_step(step, after, before, x, "decoder.cell", update="take")
         step.emit(Op.WRITE_STATE, a=after, k=0)
+    else:
+        write_gru_step(step, after, before, x, "decoder.cell", update="take", state=0)
     if config.read_out == "current":
         step.emit(Op.COPY, before, after)
     maxed = write_maxout(step, seen, "decoder.maxout", config.d_maxout)
     return writer.program(
         writer.output(maxed),
         states=(d,),
-        items=(config.d_attention, 2 * d) if config.source else (),
+        items=items,
     )
 
 
 def _write_encoder(config: BahdanauConfig, writer: ModelWriter) -> None:
     """Write the encoder, up to keys, annotations and the decoder's first state."""
-    encode, d = writer.encode, config.d_hidden
+    encode = writer.encode
+    d = config.d_hidden
     x = encode.register(config.d_embedding)
     writer.embed(encode, x)
     for layer in range(config.n_encoder_layers):
-        name = f"encoder.above.{layer - 1}" if layer else "encoder"
-        annotations, turned, backwards = (
-            encode.register(2 * d),
-            encode.register(x.width),
-            encode.register(d),
-        )
+        name = "encoder"
+        if layer:
+            name = f"encoder.above.{layer - 1}"
+        annotations = encode.register(2 * d)
+        turned = encode.register(x.width)
+        backwards = encode.register(d)
         forwards = annotations.part(0, d)
-        write_gru_step(encode, forwards, forwards, x, f"{name}.forwards", GruFlag.UPDATE_TAKES, 0)
+        write_gru_step(encode, forwards, forwards, x, f"{name}.forwards", update="take", state=0)
         encode.emit(Op.TURN, turned, x)
         write_gru_step(
-            encode, backwards, backwards, turned, f"{name}.backwards", GruFlag.UPDATE_TAKES, 0
+            encode, backwards, backwards, turned, f"{name}.backwards", update="take", state=0
         )
         encode.emit(Op.TURN, annotations.part(d, d), backwards)
         x = annotations

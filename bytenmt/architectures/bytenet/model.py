@@ -2,21 +2,21 @@
 
 Blocks of 2d channels, LN over the channels of one position:
 
-    x + W_3 ReLU(LN(conv(ReLU(LN(W_1 ReLU(LN(x)))))))         1x1 2d->d, 1xk dilation r d->d, 1x1
-    d->2d x + W_3 MU(LN(MU_r(LN(W_1 ReLU(LN(x))))))             the language model's: block =
-    "multiplicative" MU(h) = g_1 tanh(g_2 h + g_3 u),  g_i = sigma(W_i * h),  u = tanh(W_4 * h)
-    MU_r: 1xk, dilation r
+    block = "relu":            x + W_3 ReLU(LN(conv(ReLU(LN(W_1 ReLU(LN(x)))))))
+        W_1 1x1 2d->d, conv 1xk with dilation r d->d, W_3 1x1 d->2d
+    block = "multiplicative":  x + W_3 MU(LN(MU_r(LN(W_1 ReLU(LN(x))))))     the language model's
+        MU(h) = g_1 tanh(g_2 h + g_3 u),  g_i = sigma(W_i * h),  u = tanh(W_4 * h)
+        MU_r: the same with 1xk maps of dilation r
 
 centred in the encoder, causal in the decoder, dilations repeated in sets. What is certain of the
 paper's multiplicative block is the order of its maps; the places of its second and third LN are
-ours. The decoder is stacked on the encoder: position i reads [e(y_{i-1}) ; encoder column i], d
-channels each, or their sum in 2d
-channels (stacking = "add"); the paper leaves open which. Dynamic unfolding (section 3.2): the
-encoder emits
-|t^| = ceil(a |s| + b) columns for a source of |s| bytes, EOS counted, reading EOS where the source
-  has ended;
-past |t^| the decoder reads zero. Two-layer head: W_o ReLU(W x). Without a source position i reads
-e(y_{i-1}) alone, mapped to all 2d channels.
+ours.
+
+The decoder is stacked on the encoder: position i reads [e(y_{i-1}) ; encoder column i], d channels
+each, or their sum in 2d channels (stacking = "add"); the paper leaves open which. Dynamic unfolding
+(section 3.2): the encoder emits |t^| = ceil(a |s| + b) columns for a source of |s| bytes, EOS
+counted, and reads EOS where the source has ended; past |t^| the decoder reads zero. Two-layer head:
+W_o ReLU(W x). Without a source position i reads e(y_{i-1}) alone, mapped to all 2d channels.
 
 LN is layer normalisation, as in the paper's last version, and not the batch normalisation of its
 first, which summaries of it quote: statistics over time and over a batch would show a decoder bytes
@@ -38,13 +38,14 @@ from torch.nn import functional as F
 
 from bytenmt.architectures.base import Model, byte_embedding, module_list
 from bytenmt.architectures.bytenet.config import ByteNetConfig
+from bytenmt.architectures.cells import CELLS, recurrent_layers
 from bytenmt.layers.attention import source_mask
 from bytenmt.layers.convolution import Convolution
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import OutputLayer
 from bytenmt.layers.fused_norm import norm_relu
 from bytenmt.layers.ngram_tables import RecentBytes
-from bytenmt.layers.recurrent import GRU, LSTM, initialise, recurrent_layers
+from bytenmt.layers.recurrent import RecurrentLayer, initialise
 from bytenmt.layers.rings import Clock, Rings, RingTaps, ring_capacity
 from bytenmt.utf8 import EOS
 
@@ -61,7 +62,8 @@ class ByteNetState(NamedTuple):
     """State of the decoder between two bytes."""
 
     clock: Clock  # positions of the rows, and the rows whose rings hold their past
-    rings: Rings  # for each block, the last inputs of its convolution: (rows, capacity, d)
+    # for each block, the last inputs of its convolution: (rows, capacity, d)
+    rings: Rings
     hidden: tuple[Tensor, ...]  # h of each recurrent layer: (rows, 2d)
     recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
 
@@ -77,7 +79,9 @@ class Block(nn.Module):
 
     def __init__(self, d: int, kernel_width: int, dilation: int, dropout: float) -> None:
         super().__init__()
-        std = None if self.N_MAPS == 1 else (1 / (kernel_width * d)) ** 0.5
+        std = None
+        if self.N_MAPS > 1:
+            std = (1 / (kernel_width * d)) ** 0.5
         self.norm_in = nn.LayerNorm(2 * d)
         self.reduce = nn.Linear(2 * d, d)
         self.norm_mid = nn.LayerNorm(d)
@@ -89,11 +93,13 @@ class Block(nn.Module):
         self.dropout = dropout
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Apply the block to columns x (n, s, 2d) of a source; mask (n, s) bool: true on real ones."""
+        """Apply the block to columns x (n, s, 2d) of a source.
+
+        mask (n, s) bool: true on real columns.
+        """
         h = self._before(x)
-        return x + drop(
-            self._after(h, self.convolution.centred(h, mask)), self.dropout, self.training
-        )
+        mixed = self.convolution.centred(h, mask)
+        return x + drop(self._after(h, mixed), self.dropout, self.training)
 
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
         """Apply the block to t more target columns x (rows, t, 2d); see Convolution.causal.
@@ -110,7 +116,7 @@ class Block(nn.Module):
         raise NotImplementedError
 
     def _after(self, h: Tensor, mixed: Tensor) -> Tensor:
-        """Compute from what the convolution has read and written what is added to x, (rows, t, 2d)."""
+        """Compute what is added to x, (rows, t, 2d), from the convolution's input and output."""
         raise NotImplementedError
 
 
@@ -142,8 +148,10 @@ class MultiplicativeBlock(Block):
 
 
 def multiplicative(h: Tensor, gates: Tensor) -> Tensor:
-    """Return the multiplicative unit MU of h (..., d), given W_i * h stacked in gates (..., 4d):
-    (..., d)."""
+    """Return the multiplicative unit MU of h (..., d).
+
+    gates (..., 4d): the W_i * h, stacked.
+    """
     d = h.shape[-1]
     g_1, g_2, g_3 = torch.sigmoid(gates[..., : 3 * d]).chunk(3, dim=-1)
     return g_1 * torch.tanh(g_2 * h + g_3 * torch.tanh(gates[..., 3 * d :]))
@@ -159,9 +167,9 @@ def _blocks(config: ByteNetConfig, dilations: Sequence[int]) -> Sequence[Block]:
     )
 
 
-def _recurrent(config: ByteNetConfig, n_layers: int) -> Sequence[GRU | LSTM]:
-    """Layers in place of the blocks."""
-    layers = recurrent_layers("gru", n_layers, 2 * config.d_channels, 2 * config.d_channels)
+def _recurrent(config: ByteNetConfig, n_layers: int) -> Sequence[RecurrentLayer]:
+    """Build recurrent layers, which take the place of the blocks."""
+    layers = recurrent_layers(CELLS["gru"], n_layers, 2 * config.d_channels, 2 * config.d_channels)
     for layer in layers:
         initialise(layer)
     return layers
@@ -194,9 +202,10 @@ class ByteNetDecoder(nn.Module):
 
 
 class ByteNet(Model[ByteNetMemory, ByteNetState]):
-    """Dilated convolutions without attention (Kalchbrenner et al. 2016), by the equations of the
-    module's docstring. In short trainings they learn poorly to copy what is new, such as numbers,
-    to other places.
+    """Dilated convolutions without attention (Kalchbrenner et al. 2016).
+
+    The equations stand in the module's docstring. In short trainings they learn poorly to copy what
+    is new, such as numbers, to other places.
     """
 
     config: ByteNetConfig
@@ -205,15 +214,17 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         super().__init__()
         self.config = config
         self.dilations = config.decoder_schedule
-        # Of the encoder columns' size: beside them a smaller embedding drowns in the first layer
-        # norm.
+        # The deviation is that of the encoder columns: a smaller embedding would drown beside them
+        # in the first layer norm.
         self.embedding = byte_embedding(config, std=1.0)
         self.encoder = ByteNetEncoder(config) if config.source else None
         self.decoder: ByteNetDecoder = ByteNetDecoder(config)
 
     def unfolded_len(self, src_len: Tensor) -> Tensor:
-        """Return the number |t^| of columns of each source (n,) int64, from its bytes with EOS (n,)
-        int64."""
+        """Return the number |t^| of columns of each source, (n,) int64.
+
+        src_len (n,) int64: bytes with EOS.
+        """
         config = self.config
         columns = config.unfolding_factor * src_len.double() + config.unfolding_offset
         # A hair less, so that 1.2 * 15 in binary is 18 columns, not 19.
@@ -243,12 +254,14 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
 
     def start(self, memory: ByteNetMemory, beam: int = 1) -> ByteNetState:
         """Return the first state, with empty rings; see Model.start."""
-        config, columns = self.config, memory.columns
-        rows, d, n_layers = len(columns) * beam, config.d_channels, config.decoder_recurrence
+        config = self.config
+        columns = memory.columns
+        rows = len(columns) * beam
+        d = config.d_channels
         sizes = [ring_capacity(config.kernel_width, r) for r in self.dilations]
         clock = Clock.start(rows, max(sizes, default=1), columns.device)
         rings = Rings(tuple(columns.new_zeros(rows, size, d) for size in sizes))
-        hidden = tuple(columns.new_zeros(rows, 2 * d) for _ in range(n_layers))
+        hidden = tuple(columns.new_zeros(rows, 2 * d) for _ in range(config.decoder_recurrence))
         recent = self.embedding.start(rows, columns.device)
         return ByteNetState(clock, rings, hidden, recent)
 
@@ -262,7 +275,9 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         if self.config.source:
             columns = self._columns(memory, clock.positions(t)).to(x.dtype)
             x = x + columns if self.config.adds_columns else torch.cat([x, columns], dim=-1)
-        k, rings, hidden = self.config.kernel_width, [], []
+        k = self.config.kernel_width
+        rings = []
+        hidden = []
         taps = {r: RingTaps.from_clock(clock, t, k, r) for r in dict.fromkeys(self.dilations)}
         for block, ring in zip(self.decoder.blocks, state.rings.buffers, strict=True):
             x, ring = block.causal(x, ring, taps[block.convolution.dilation])
@@ -276,7 +291,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         return logits, ByteNetState(clock.advance(t), Rings(tuple(rings)), tuple(hidden), recent)
 
     def _columns(self, memory: ByteNetMemory, positions: Tensor) -> Tensor:
-        """The encoder column of each position: positions (rows, t) int64 -> (rows, t, d or 2d)."""
+        """Return the encoder column of each position (rows, t) int64: (rows, t, d or 2d)."""
         n = len(memory.columns)
         rows, t = positions.shape
         index = torch.minimum(positions.view(n, -1), memory.unfolded_len[:, None])

@@ -1,19 +1,23 @@
-"""ByteNet as programs of the CPU engine: model.py has the equations, and the names of the
-parameters."""
+"""ByteNet as programs of the CPU engine.
+
+model.py has the equations, and the names of the parameters.
+"""
 
 from __future__ import annotations
 
 from bytenmt.architectures.bytenet.config import ByteNetConfig
+from bytenmt.architectures.cells import CELLS, write_recurrent_layers
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter, RingSize, SourceOrder
 from bytenmt.program.instructions import Op, Register
-from bytenmt.program.layers import write_recurrent_layers
 from bytenmt.program.writer import Writer, parameter
 
 
 def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
-    """Write the programs of the encoder, if there is a source, and of the decode step; return both."""
-    d, k = config.d_channels, config.kernel_width
+    """Write the programs of the encoder, if there is a source, and of the decode step."""
+    d = config.d_channels
+    k = config.kernel_width
     encode = writer.encode
+    items: tuple[int, ...] = ()
     if config.source:
         blocks = _Blocks(config, encode, "encoder")
         embedded = encode.register(config.d_embedding)
@@ -25,11 +29,12 @@ def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
             encode.emit(Op.WINDOW, blocks.taps, blocks.narrow, m=k, k=dilation)
             blocks.expand(index)
         x, _ = write_recurrent_layers(
-            encode, x, "encoder.layers", config.encoder_recurrence, 2 * d, flags=0
+            CELLS["gru"], encode, x, "encoder.layers", config.encoder_recurrence, 2 * d
         )
         column = blocks.wide.part(0, config.d_column)
         encode.linear(column, x, "encoder.output.weight", "encoder.output.bias")
         encode.emit(Op.KEEP, a=column, k=0)
+        items = (config.d_column,)
 
     step = writer.begin_step()
     blocks = _Blocks(config, step, "decoder")
@@ -48,7 +53,7 @@ def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
         step.emit(Op.RING, blocks.taps, blocks.narrow, m=k, k=index)
         blocks.expand(index)
     x, _ = write_recurrent_layers(
-        step, blocks.x, "decoder.layers", config.decoder_recurrence, 2 * d, flags=0
+        CELLS["gru"], step, blocks.x, "decoder.layers", config.decoder_recurrence, 2 * d
     )
     head = step.register(2 * d)
     step.linear(head, x, "decoder.head.weight", "decoder.head.bias")
@@ -57,21 +62,29 @@ def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
         writer.output(head),
         states=(2 * d,) * config.decoder_recurrence,
         rings=tuple(RingSize((k - 1) * r + 1, d, r) for r in config.decoder_schedule),
-        items=(config.d_column,) if config.source else (),
+        items=items,
         source=SourceOrder(unfolding=(config.unfolding_factor, config.unfolding_offset)),
     )
 
 
 class _Blocks:
-    """The residual blocks of encoder or decoder, in two halves: before and after the taps are read."""
+    """The residual blocks of a side, in two halves: before and after the taps are read."""
 
     def __init__(self, config: ByteNetConfig, writer: Writer, side: str) -> None:
-        d, self._kernel_width = config.d_channels, config.kernel_width
-        self._writer, self._side, self._has_units = writer, side, config.block == "multiplicative"
-        self._after_norm = None if self._has_units else Op.RELU  # of all norms but the first
-        self.x, self.wide = writer.register(2 * d), writer.register(2 * d)
-        self.narrow, self.taps = writer.register(d), writer.register(self._kernel_width * d)
-        self._maps = writer.register(4 * d) if self._has_units else self.narrow
+        d = config.d_channels
+        self._kernel_width = config.kernel_width
+        self._writer = writer
+        self._side = side
+        self._has_units = config.block == "multiplicative"
+        self.x = writer.register(2 * d)
+        self.wide = writer.register(2 * d)
+        self.narrow = writer.register(d)
+        self.taps = writer.register(self._kernel_width * d)
+        self._maps = self.narrow
+        self._after_norm: Op | None = Op.RELU  # of all norms but the first
+        if self._has_units:
+            self._maps = writer.register(4 * d)
+            self._after_norm = None
 
     def reduce(self, index: int) -> None:
         """Write narrow = relu(norm(W_1 relu(norm(x)))); with units without the outer ReLU."""
@@ -82,7 +95,8 @@ class _Blocks:
 
     def expand(self, index: int) -> None:
         """Write x += W_3 relu(norm(W taps)), or with units x += W_3 MU(norm(MU(taps)))."""
-        name, write = f"{self._side}.blocks.{index}", self._writer
+        name = f"{self._side}.blocks.{index}"
+        write = self._writer
         kernel = parameter(
             f"{name}.convolution.plain", self._maps.width, self._kernel_width, self.narrow.width
         )
@@ -96,9 +110,8 @@ class _Blocks:
         write.linear(self.x, self.narrow, f"{name}.expand.weight", f"{name}.expand.bias", add=True)
 
     def _norm(self, d: Register, a: Register, name: str, activation: Op | None) -> None:
-        gamma, beta = (
-            self._writer.vector(f"{name}.{part}", a.width) for part in ("weight", "bias")
-        )
+        gamma = self._writer.vector(f"{name}.weight", a.width)
+        beta = self._writer.vector(f"{name}.bias", a.width)
         self._writer.emit(Op.NORM, d, a, w=gamma, v=beta)
         if activation is not None:
             self._writer.emit(activation, d)

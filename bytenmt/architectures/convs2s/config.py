@@ -7,18 +7,17 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from bytenmt.architectures.section import (
-    MOST_LAYERS,
+    MAX_LAYERS,
     Dilations,
     Kernel,
     ModelSection,
-    Properties,
     Width,
 )
 
 ConvLayer = tuple[Width, Kernel]  # channels, kernel width
-ConvLayers = Annotated[tuple[ConvLayer, ...], Meta(max_length=MOST_LAYERS)]
+ConvLayers = Annotated[tuple[ConvLayer, ...], Meta(max_length=MAX_LAYERS)]
 AttentionLayers = Annotated[
-    tuple[Annotated[int, Meta(ge=1, le=MOST_LAYERS)], ...], Meta(max_length=MOST_LAYERS)
+    tuple[Annotated[int, Meta(ge=1, le=MAX_LAYERS)], ...], Meta(max_length=MAX_LAYERS)
 ]
 
 
@@ -28,20 +27,19 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     The encoder may also be one of Gehring et al. 2016.
     """
 
-    # With encoder = "conv" the layers that make the keys.
-    encoder_layers: ConvLayers = ()  # (channels, kernel width) of each
+    # (channels, kernel width) of each layer; with encoder = "conv" of those that make the keys
+    encoder_layers: ConvLayers = ()
     decoder_layers: Annotated[ConvLayers, Meta(min_length=1)]  # the same of the decoder
     encoder_dilations: Dilations = ()  # one a layer of encoder_layers; []: none is dilated
     decoder_dilations: Dilations = ()  # one a layer of decoder_layers; []: none is dilated
-    # "pooling": the mean of each byte's neighbours, without weights; "conv": two stacks of tanh
-    # layers, one that makes keys and one that makes values.
-    encoder: Literal["gated", "pooling", "conv"] = "gated"  # of 2017, or the two of 2016
+    # "gated" is that of 2017; those of 2016 are "pooling", the mean of each byte's neighbours,
+    # without weights, and "conv", two stacks of tanh layers, one for keys and one for values
+    encoder: Literal["gated", "pooling", "conv"] = "gated"
     value_layers: ConvLayers = ()  # of "conv", those that make the values
     pooling_width: Kernel = 5  # bytes that "pooling" takes the mean of
     positions: Literal["learned", "sinusoidal", "off"] = "learned"  # position embeddings
-    n_positions: Annotated[int, Meta(ge=0, le=1 << 20)] = (
-        4096  # rows of the position tables, the last one shared by all beyond; 0: none
-    )
+    # rows of the position tables, the last one shared by all positions beyond; 0: none
+    n_positions: Annotated[int, Meta(ge=0, le=1 << 20)] = 4096
     # layers of the decoder that attend, the lowest is 1; []: all
     attention_layers: AttentionLayers = ()
     attention_scaling: Literal["sqrt", "none"] = "sqrt"  # context times sqrt(source bytes)
@@ -52,17 +50,11 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
             raise ValueError("encoder_layers is empty: give a layer or more")
         if self.source and self.encoder == "conv" and not self.value_layers:
             raise ValueError('value_layers is empty: encoder = "conv" needs a layer or more')
-        for side, layers in (("encoder", self.encoder_layers), ("decoder", self.decoder_layers)):
-            dilations = self.encoder_dilations if side == "encoder" else self.decoder_dilations
-            if dilations and len(dilations) != len(layers):
-                raise ValueError(
-                    f"{side}_dilations has {len(dilations)} numbers for {len(layers)} {side}_layers:"
-                    " give one a layer, or [] for none"
-                )
+        _check_dilations("encoder", self.encoder_layers, self.encoder_dilations)
+        _check_dilations("decoder", self.decoder_layers, self.decoder_dilations)
         last = len(self.decoder_layers)
-        if list(self.attention_layers) != [
-            n for n in range(1, last + 1) if n in self.attention_layers
-        ]:
+        sorted_layers = [n for n in range(1, last + 1) if n in self.attention_layers]
+        if list(self.attention_layers) != sorted_layers:
             raise ValueError(
                 f"attention_layers: expected layers from 1 to {last}, each once, the lowest first"
             )
@@ -72,15 +64,14 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
 
     @property
     def encoder_stack(self) -> tuple[tuple[int, int, int], ...]:
-        """Channels, kernel width and dilation of each encoder layer, with "conv" of the stack of
-        keys."""
-        has_stack = self.source and self.encoder != "pooling"
-        return _stack(self.encoder_layers, self.encoder_dilations) if has_stack else ()
+        """Channels, kernel width and dilation of each encoder layer; of the keys with "conv"."""
+        if not self.source or self.encoder == "pooling":
+            return ()
+        return _stack(self.encoder_layers, self.encoder_dilations)
 
     @property
     def value_stack(self) -> tuple[tuple[int, int, int], ...]:
-        """Channels, kernel width and dilation of each layer of the "conv" encoder's stack of
-        values."""
+        """Channels, kernel width and dilation of each layer of values of the "conv" encoder."""
         return _stack(self.value_layers, ())
 
     @property
@@ -92,14 +83,15 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     def attends(self) -> tuple[bool, ...]:
         """For each layer of the decoder, whether it has attention."""
         numbers = range(1, 1 + len(self.decoder_layers))
-        return tuple(
-            self.source and number in (self.attention_layers or numbers) for number in numbers
-        )
+        attending = self.attention_layers or numbers
+        return tuple(self.source and number in attending for number in numbers)
 
     @property
     def position_kind(self) -> Literal["learned", "sinusoidal", "off"]:
         """The kind of position embeddings, "off" if their table would have no rows."""
-        return self.positions if self.n_positions else "off"
+        if self.n_positions:
+            return self.positions
+        return "off"
 
     @property
     def is_serial(self) -> bool:
@@ -114,41 +106,22 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     @property
     def receptive_field(self) -> int:
         """Bytes of the target that a prediction depends on."""
-        return 1 + sum(_reaches(self.decoder_stack)) + self.ngram_reach
+        reach = sum((width - 1) * dilation for _, width, dilation in self.decoder_stack)
+        return 1 + reach + self.ngram_reach
 
-    def properties(self) -> Properties:
-        """Return cost, paths and fields; see ModelSection.properties."""
-        keys = (
-            [self.pooling_width - 1] if self.encoder == "pooling" else _reaches(self.encoder_stack)
+
+def _check_dilations(side: str, layers: tuple[ConvLayer, ...], dilations: tuple[int, ...]) -> None:
+    """Raise ValueError unless there is a dilation for each layer, or none at all."""
+    if dilations and len(dilations) != len(layers):
+        raise ValueError(
+            f"{side}_dilations has {len(dilations)} numbers for {len(layers)} {side}_layers:"
+            " give one a layer, or [] for none"
         )
-        stacks = [keys, _reaches(self.value_stack)] if self.encoder == "conv" else [keys]
-        left = max(sum(reach // 2 for reach in reaches) for reaches in stacks)
-        right = max(sum(reach - reach // 2 for reach in reaches) for reaches in stacks)
-        # Other encoders than "conv" pass the embeddings on as values.
-        below = min(map(len, stacks)) if self.encoder == "conv" else 0
-        above = self.attends[::-1].index(True) if self.source else 0
-        return Properties(
-            encoder="mean" if self.encoder == "pooling" else "CNN",
-            decoder="CNN",
-            time="S·T" if self.source else "cT",
-            keeps=True,
-            path_s=f"c = {1 + below + above}" if below + above else "1",
-            path_t=f"c = {len(self.decoder_layers)}",
-            source_field=f"{left + 1 + right + self.ngram_reach:,} bytes",
-            target_field=f"{self.receptive_field:,} bytes",
-        )
-
-
-def _reaches(stack: tuple[tuple[int, int, int], ...]) -> list[int]:
-    """(kernel width - 1) * dilation of each layer."""
-    return [(width - 1) * dilation for _, width, dilation in stack]
 
 
 def _stack(
     layers: tuple[ConvLayer, ...], dilations: tuple[int, ...]
 ) -> tuple[tuple[int, int, int], ...]:
-    """Each layer together with its dilation."""
+    """Return channels, kernel width and dilation of each layer."""
     each = dilations or (1,) * len(layers)
-    return tuple(
-        (width, kernel, dilation) for (width, kernel), dilation in zip(layers, each, strict=True)
-    )
+    return tuple((*layer, dilation) for layer, dilation in zip(layers, each, strict=True))

@@ -1,14 +1,15 @@
-"""The three encoders of a ConvS2S: gated convolutions (Gehring et al. 2017, section 3.1), a pooling
-one and two stacks of convolutions, one for keys and one for values (Gehring et al. 2016, section
-3).
+"""The three encoders of a ConvS2S: gated convolutions, a pooling one, and two stacks.
+
+The gated one is of Gehring et al. 2017, section 3.1, the others of Gehring et al. 2016, section 3;
+of the two stacks of convolutions one makes keys and one values.
 
     gated:    z^0 = Lin(e);  z^l = (GLU(conv(z^{l-1})) + z^{l-1}) sqrt(1/2);  z = Lin(z^L);  keys z,
               values (z + e) sqrt(1/2)
     pooling:  z_j = (1/k) sum_{|t| <= k/2} e_{j+t};  keys z, values e
     conv:     y^l = tanh(conv(y^{l-1}) + y^{l-1}), y^0 = e;  keys CNN-a(e), values CNN-c(e)
 
-e comes with its position. Of "conv" a width that is not the embedding's is reached and left by a
-linear map.
+e comes with its position. In "conv" linear maps lead to a width that is not the embedding's, and
+back from it.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class ResidualConvolution(nn.Module):
 
     def __init__(self, config: ConvS2SConfig, d_input: int, size: LayerSize) -> None:
         super().__init__()
-        (width, k, dilation), norm = size, config.weight_norm
+        width, k, dilation = size
+        norm = config.weight_norm
         std = math.sqrt(self.GAIN * (1 - config.dropout) / (k * d_input))
         self.convolution = Convolution(d_input, self.N_MAPS * width, k, dilation, std, norm)
         self.residual = None
@@ -56,9 +58,11 @@ class ResidualConvolution(nn.Module):
         self.dropout = config.dropout
 
     def residual_branch(self, x: Tensor) -> Tensor:
-        """Return the residual branch of x (rows, t, d_input), x itself or a linear map: (rows, t,
-        width)."""
-        return x if self.residual is None else self.residual(x)
+        """Return the residual branch of x (rows, t, d_input), (rows, t, width)."""
+        if self.residual is None:
+            return x
+        mapped: Tensor = self.residual(x)
+        return mapped
 
     def _drop(self, x: Tensor) -> Tensor:
         return drop(x, self.dropout, self.training)
@@ -75,11 +79,12 @@ class GatedLayer(ResidualConvolution):
     STACKED: ClassVar = {"convolution": 2}  # number of maps stacked in a weight
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Apply the layer to x (n, s, d_input), mask (n, s) bool, true on real columns -> (n, s,
-        width)."""
-        return (
-            F.glu(self.convolution.centred(self._drop(x), mask)) + self.residual_branch(x)
-        ) * ROOT_HALF
+        """Apply the layer to x (n, s, d_input); return (n, s, width).
+
+        mask (n, s) bool: true on real columns.
+        """
+        h = F.glu(self.convolution.centred(self._drop(x), mask))
+        return (h + self.residual_branch(x)) * ROOT_HALF
 
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
         """Return GLU(conv(x)), without the residual, for t more columns, and the new ring.
@@ -97,25 +102,28 @@ class TanhLayer(ResidualConvolution):
     """
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Apply the layer to x (n, s, d_input), mask (n, s) bool, true on real columns -> (n, s,
-        width)."""
+        """Apply the layer to x (n, s, d_input); return (n, s, width); see GatedLayer.centred."""
         return torch.tanh(self.convolution.centred(self._drop(x), mask) + self.residual_branch(x))
 
 
 def build_stack(kind: type[L], config: ConvS2SConfig, sizes: Sequence[LayerSize]) -> Sequence[L]:
-    """Build a stack of layers of one class; the first one's input has as many channels as its
-    output."""
-    widths = [sizes[0][0], *(width for width, _, _ in sizes)]
-    return module_list(
-        kind(config, width, size) for width, size in zip(widths, sizes, strict=False)
-    )
+    """Build a stack of layers of one class.
+
+    The input of the first one has as many channels as its output.
+    """
+    layers = []
+    d_input = sizes[0][0]
+    for size in sizes:
+        layers.append(kind(config, d_input, size))
+        d_input = size[0]
+    return module_list(layers)
 
 
 def mean_pool(x: Tensor, mask: Tensor, width: int) -> Tensor:
-    """Average `width` columns around each column of x (n, s, d), counting zeros outside of the
-    sentence.
+    """Average `width` columns around each column of x (n, s, d).
 
-    mask (n, s) bool: true on real columns. An even width has one more column to the right.
+    Outside of the sentence they are zero, and counted. mask (n, s) bool: true on real columns. An
+    even width has one more column to the right.
     """
     padded = F.pad(x * mask[:, :, None], (0, 0, (width - 1) // 2, width // 2))
     return F.avg_pool1d(padded.transpose(1, 2), width, stride=1).transpose(1, 2)
@@ -126,9 +134,12 @@ class GatedEncoder(nn.Module):
 
     def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
-        f, keep, norm = config.d_embedding, 1 - config.dropout, config.weight_norm
+        f = config.d_embedding
+        keep = 1 - config.dropout
+        norm = config.weight_norm
         self.positions = position_table(config)
-        first, last = config.encoder_stack[0][0], config.encoder_stack[-1][0]
+        first = config.encoder_stack[0][0]
+        last = config.encoder_stack[-1][0]
         self.input = scaled_linear(f, first, math.sqrt(keep / f), norm)
         self.layers = build_stack(GatedLayer, config, config.encoder_stack)
         self.output = scaled_linear(last, f, math.sqrt(1 / last), norm)
@@ -147,8 +158,7 @@ class GatedEncoder(nn.Module):
 
 
 class PoolingEncoder(nn.Module):
-    """The pooling encoder: keys are means of neighbouring embeddings; its only weights are
-    positions."""
+    """The pooling encoder: keys are means of neighbours; its only weights are positions."""
 
     def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
@@ -156,8 +166,7 @@ class PoolingEncoder(nn.Module):
         self.width = config.pooling_width
 
     def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
-        """Return keys and values, see GatedEncoder.forward; `gradient` is ignored, as there is no
-        stack."""
+        """Return keys and values, see GatedEncoder; there is no stack for `gradient`."""
         return mean_pool(e, mask, self.width), e
 
 
@@ -166,19 +175,32 @@ class TanhStack(nn.Module):
 
     def __init__(self, config: ConvS2SConfig, layers: Sequence[LayerSize]) -> None:
         super().__init__()
-        f, keep, norm = config.d_embedding, 1 - config.dropout, config.weight_norm
-        first, last = layers[0][0], layers[-1][0]
-        self.input = None if first == f else scaled_linear(f, first, math.sqrt(keep / f), norm)
+        f = config.d_embedding
+        keep = 1 - config.dropout
+        norm = config.weight_norm
+        first = layers[0][0]
+        last = layers[-1][0]
+        self.input: nn.Module | None = None
+        if first != f:
+            self.input = scaled_linear(f, first, math.sqrt(keep / f), norm)
         self.layers = build_stack(TanhLayer, config, layers)
-        self.output = None if last == f else scaled_linear(last, f, math.sqrt(1 / last), norm)
+        self.output: nn.Module | None = None
+        if last != f:
+            self.output = scaled_linear(last, f, math.sqrt(1 / last), norm)
 
     def forward(self, e: Tensor, mask: Tensor) -> Tensor:
-        """Map embeddings e (n, s, d_embedding) to the same shape. mask (n, s) bool: true on real
-        columns."""
-        y = e if self.input is None else self.input(e)
+        """Map embeddings e (n, s, d_embedding) to the same shape.
+
+        mask (n, s) bool: true on real columns.
+        """
+        y = e
+        if self.input is not None:
+            y = self.input(y)
         for layer in self.layers:
             y = layer.centred(y, mask)
-        return y if self.output is None else self.output(y)
+        if self.output is not None:
+            y = self.output(y)
+        return y
 
 
 class TwoStackEncoder(nn.Module):
@@ -191,11 +213,10 @@ class TwoStackEncoder(nn.Module):
         self.values = TanhStack(config, config.value_stack)
 
     def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
-        """Return keys and values, see GatedEncoder.forward; `gradient` scales those into both
-        stacks."""
-        return scale_gradient(self.keys(e, mask), gradient), scale_gradient(
-            self.values(e, mask), gradient
-        )
+        """Return keys and values, see GatedEncoder; `gradient` is for both stacks."""
+        keys = scale_gradient(self.keys(e, mask), gradient)
+        values = scale_gradient(self.values(e, mask), gradient)
+        return keys, values
 
 
 Encoder = GatedEncoder | PoolingEncoder | TwoStackEncoder
@@ -207,12 +228,12 @@ ENCODERS: dict[str, type[Encoder]] = {
 
 
 def position_table(config: ConvS2SConfig) -> PositionEmbedding | None:
-    """Build the configured position embeddings of one side, encoder or decoder; None if they are
-    off."""
+    """Build the configured position embeddings of encoder or decoder; None if they are off."""
     if config.position_kind == "off":
         return None
-    kind = PositionEmbedding if config.position_kind == "learned" else SinusoidalPositions
-    return kind(config.n_positions, config.d_embedding)
+    if config.position_kind == "sinusoidal":
+        return SinusoidalPositions(config.n_positions, config.d_embedding)
+    return PositionEmbedding(config.n_positions, config.d_embedding)
 
 
 def scale_gradient(x: Tensor, factor: float) -> Tensor:

@@ -1,12 +1,14 @@
-"""Convolutional sequence-to-sequence: Gehring et al. 2017 (1705.03122), and its authors' code where
-the text is silent. Without a source h goes on as it is: the gated language model of Dauphin et al.
-2017.
+"""Convolutional sequence-to-sequence: Gehring et al. 2017 (1705.03122).
+
+Where the text is silent, it is its authors' code. Without a source h goes on as it is: the gated
+language model of Dauphin et al. 2017.
 
     e_j = w_j + p_j,  g_i the same of the target;  GLU([A ; B]) = A * sigma(B)
     encoder: z_j, see encoder.py
     decoder layer: h = GLU(causal conv(x));  d_i = (W_d h_i + b_d + g_i) sqrt(1/2)
-        a_ij = softmax_j(d_i . z_j);  c_i = sqrt(m) sum_j a_ij (z_j + e_j) sqrt(1/2),  m source
-        bytes h <- (h + W_c c_i + b_c) sqrt(1/2);  x <- (h + x) sqrt(1/2)
+        a_ij = softmax_j(d_i . z_j)
+        c_i = sqrt(m) sum_j a_ij (z_j + e_j) sqrt(1/2),  m source bytes
+        h <- (h + W_c c_i + b_c) sqrt(1/2);  x <- (h + x) sqrt(1/2)
     p(y_i) = softmax(W_o Lin(x_i) + b_o)
 
 Attention looks at the GLU's output before the residual is added (the authors' code, not the text);
@@ -47,8 +49,7 @@ from bytenmt.utf8 import N_IDS
 
 
 class ConvS2SMemory(NamedTuple):
-    """The memory of n sources: encoder outputs that decoder layers attend to; s is 0 without a
-    source."""
+    """The memory of n sources, encoder outputs to attend to; s is 0 without a source."""
 
     keys: Tensor  # (n, s, d_embedding): z_j, the outputs of the encoder's stack
     # (n, s, d_embedding): (z_j + e_j) sqrt(1/2), e_j: embeddings; or of encoders of 2016
@@ -70,9 +71,14 @@ class DecoderLayer(GatedLayer):
 
     def __init__(self, config: ConvS2SConfig, d_input: int, size: LayerSize, attends: bool) -> None:
         super().__init__(config, d_input, size)
-        width, f, norm = size[0], config.d_embedding, config.weight_norm
-        self.query = scaled_linear(width, f, math.sqrt(1 / width), norm) if attends else None  # W_d
-        self.context = scaled_linear(f, width, math.sqrt(1 / f), norm) if attends else None  # W_c
+        width = size[0]
+        f = config.d_embedding
+        norm = config.weight_norm
+        self.query: nn.Module | None = None
+        self.context: nn.Module | None = None
+        if attends:
+            self.query = scaled_linear(width, f, math.sqrt(1 / width), norm)  # W_d
+            self.context = scaled_linear(f, width, math.sqrt(1 / f), norm)  # W_c
         self.halves_query = config.encoder == "gated"
         self.by_root = config.attention_scaling == "sqrt"
 
@@ -82,17 +88,16 @@ class DecoderLayer(GatedLayer):
         """Return (h + attention over the source) * sqrt(1/2) and the attention weights.
 
         h (rows, t, d_output): the layer's output; g (rows, t, d_embedding): embeddings of the bytes
-        read;
-        mask: see masked_softmax. Weights (rows, t, s). A layer without attention returns h itself
-        and None.
+        read; mask: see masked_softmax. Weights (rows, t, s). A layer without attention returns h
+        itself and None.
         """
         if self.query is None or self.context is None:
             return h, None
         query = self.query(h) + g
         if self.halves_query:
             query = query * ROOT_HALF
-        n, rows_t = len(memory.keys), query.shape[:2]
-        scores = query.reshape(n, -1, query.shape[-1]) @ memory.keys.mT
+        rows_t = query.shape[:2]
+        scores = query.reshape(len(memory.keys), -1, query.shape[-1]) @ memory.keys.mT
         context, weights = attend(scores, memory.values, mask)
         if self.by_root:
             context = context * memory.source_len[:, None, None].to(context.dtype).sqrt()
@@ -105,14 +110,17 @@ class ConvS2SDecoder(nn.Module):
 
     def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
-        f, keep, norm = config.d_embedding, 1 - config.dropout, config.weight_norm
-        sizes, attends = config.decoder_stack, config.attends
-        widths = [sizes[0][0], *(width for width, _, _ in sizes)]
-        self.input = scaled_linear(f, widths[0], math.sqrt(keep / f), norm)
-        self.layers = module_list(
-            DecoderLayer(config, *layer) for layer in zip(widths, sizes, attends, strict=False)
-        )
-        self.last = scaled_linear(widths[-1], f, math.sqrt(1 / widths[-1]), norm)
+        f = config.d_embedding
+        keep = 1 - config.dropout
+        norm = config.weight_norm
+        width = config.decoder_stack[0][0]
+        self.input = scaled_linear(f, width, math.sqrt(keep / f), norm)
+        layers = []
+        for size, attends in zip(config.decoder_stack, config.attends, strict=True):
+            layers.append(DecoderLayer(config, width, size, attends))
+            width = size[0]
+        self.layers = module_list(layers)
+        self.last = scaled_linear(width, f, math.sqrt(1 / width), norm)
         self.output = scaled_linear(f, N_IDS, math.sqrt(keep / f), norm)
 
 
@@ -147,21 +155,22 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
 
     def start(self, memory: ConvS2SMemory, beam: int = 1) -> ConvS2SState:
         """Return the first state, with empty rings; see Model.start."""
-        layers, keys = self.config.decoder_stack, memory.keys
+        layers = self.config.decoder_stack
+        keys = memory.keys
         rows = len(keys) * beam
-        sizes = [ring_capacity(kernel_width, dilation) for _, kernel_width, dilation in layers]
-        widths = [layers[0][0], *(channels for channels, _, _ in layers)]
-        buffers = tuple(
-            keys.new_zeros(rows, size, width) for size, width in zip(sizes, widths, strict=False)
-        )
+        rings = []
+        width = layers[0][0]
+        for channels, kernel_width, dilation in layers:
+            rings.append(keys.new_zeros(rows, ring_capacity(kernel_width, dilation), width))
+            width = channels
+        history = max(ring.shape[1] for ring in rings)
         recent = self.embedding.start(rows, keys.device)
-        return ConvS2SState(Clock.start(rows, max(sizes), keys.device), Rings(buffers), recent)
+        return ConvS2SState(Clock.start(rows, history, keys.device), Rings(tuple(rings)), recent)
 
     def forward_aligned(
         self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState
     ) -> tuple[Tensor, ConvS2SState, dict[int, Tensor]]:
-        """Read t target bytes, and return the attention weights, too; see
-        AttentiveModel.forward_aligned."""
+        """Read t target bytes, and return attention weights; see AttentiveModel."""
         t = tgt.shape[1]
         clock = state.clock
         g = self.embedding(tgt, state.recent)
@@ -169,12 +178,11 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
             g = g + self.target_positions(clock.positions(t)).to(g.dtype)
         g = self.drop(g)
         mask = source_mask(memory.source_len, memory.keys.shape[1])
-        shapes = [
-            (kernel_width, dilation) for _, kernel_width, dilation in self.config.decoder_stack
-        ]
+        shapes = [size[1:] for size in self.config.decoder_stack]  # kernel width and dilation
         taps = {shape: RingTaps.from_clock(clock, t, *shape) for shape in dict.fromkeys(shapes)}
         x = self.decoder.input(g)
-        rings, weights = [], dict[int, Tensor]()
+        rings = []
+        weights: dict[int, Tensor] = {}
         stack = zip(self.decoder.layers, state.rings.buffers, shapes, strict=True)
         for number, (layer, ring, shape) in enumerate(stack, start=1):
             h, ring = layer.causal(x, ring, taps[shape])

@@ -1,5 +1,7 @@
-"""ConvS2S as programs of the CPU engine: model.py and encoder.py have the equations, and the names
-of the parameters."""
+"""ConvS2S as programs of the CPU engine.
+
+model.py and encoder.py have the equations, and the names of the parameters.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,13 @@ from bytenmt.utf8 import N_IDS
 
 
 def write_program(config: ConvS2SConfig, writer: ModelWriter) -> ModelProgram:
-    """Write the programs of the encoder, if there is a source, and of the decode step; return both."""
+    """Write the programs of the encoder, if there is a source, and of the decode step."""
     f = config.d_embedding
-    encode = writer.encode
+    items: tuple[int, ...] = ()
     if config.source:
-        e = _write_input(config, writer, encode, "encoder.positions.weight")
-        {
-            "gated": _write_gated_encoder,
-            "pooling": _write_pooling_encoder,
-            "conv": _write_two_stacks,
-        }[config.encoder](config, encode, e)
+        e = _write_input(config, writer, writer.encode, "encoder.positions.weight")
+        ENCODER_WRITERS[config.encoder](config, writer.encode, e)
+        items = (f, f)
 
     step = writer.begin_step()
     g = _write_input(config, writer, step, "target_positions.weight")
@@ -43,7 +42,7 @@ def write_program(config: ConvS2SConfig, writer: ModelWriter) -> ModelProgram:
     return writer.program(
         _write_map(config, step, last, N_IDS, "decoder.output"),
         rings=tuple(rings),
-        items=(f, f) if config.source else (),
+        items=items,
         attending=tuple(number for number, attends in enumerate(config.attends, 1) if attends),
     )
 
@@ -52,7 +51,8 @@ def _write_attention(
     config: ConvS2SConfig, step: Writer, h: Register, g: Register, name: str
 ) -> None:
     """Write h = (h + the context's map) sqrt(1/2)."""
-    query, context = step.shared(g.width, "query"), step.shared(g.width, "context")
+    query = step.shared(g.width, "query")
+    context = step.shared(g.width, "context")
     weight = _map_values(config, f"{name}.query", query.width, h.width)
     if config.encoder == "gated":
         step.linear(query, h, weight, f"{name}.query.bias")
@@ -83,8 +83,10 @@ def _write_gated_encoder(config: ConvS2SConfig, encode: Writer, e: Register) -> 
 
 def _write_pooling_encoder(config: ConvS2SConfig, encode: Writer, e: Register) -> None:
     """Write the keys (means of neighbours) and values of the pooling encoder."""
-    k, f = config.pooling_width, config.d_embedding
-    z, taps = encode.register(f), encode.shared(k * f, "pooled")
+    k = config.pooling_width
+    f = config.d_embedding
+    z = encode.register(f)
+    taps = encode.shared(k * f, "pooled")
     encode.emit(Op.WINDOW, taps, e, m=k, k=1)
     encode.linear(z, taps, WeightArray("mean", (f, k * f), {}, partial(_mean, k, f)))
     encode.emit(Op.KEEP, a=z, k=0)
@@ -92,26 +94,43 @@ def _write_pooling_encoder(config: ConvS2SConfig, encode: Writer, e: Register) -
 
 
 def _mean(k: int, width: int) -> Array:
-    """The matrix (width, k * width) that takes the mean of k neighbours of `width` channels."""
+    """Return the matrix (width, k * width) that takes the mean of k neighbours."""
     return np.tile(np.eye(width, dtype=np.float32) / np.float32(k), (1, k))
 
 
 def _write_two_stacks(config: ConvS2SConfig, encode: Writer, e: Register) -> None:
     """Write keys CNN-a(e) and values CNN-c(e)."""
-    for item, side, layers in (
-        (0, "keys", config.encoder_stack),
-        (1, "values", config.value_stack),
-    ):
-        x, name = e, f"encoder.{side}"
-        if layers[0][0] != e.width:
-            x = _write_map(config, encode, x, layers[0][0], f"{name}.input")
-        for index, (width, k, dilation) in enumerate(layers):
-            taps = encode.shared(k * x.width)
-            encode.emit(Op.WINDOW, taps, x, m=k, k=dilation)
-            x = _write_tanh(config, encode, taps, k, x, width, f"{name}.layers.{index}")
-        if x.width != e.width:
-            x = _write_map(config, encode, x, e.width, f"{name}.output")
-        encode.emit(Op.KEEP, a=x, k=item)
+    keys = _write_tanh_stack(config, encode, e, config.encoder_stack, "encoder.keys")
+    encode.emit(Op.KEEP, a=keys, k=0)
+    values = _write_tanh_stack(config, encode, e, config.value_stack, "encoder.values")
+    encode.emit(Op.KEEP, a=values, k=1)
+
+
+ENCODER_WRITERS = {
+    "gated": _write_gated_encoder,
+    "pooling": _write_pooling_encoder,
+    "conv": _write_two_stacks,
+}
+
+
+def _write_tanh_stack(
+    config: ConvS2SConfig,
+    encode: Writer,
+    e: Register,
+    layers: tuple[tuple[int, int, int], ...],
+    name: str,
+) -> Register:
+    """Write a stack of tanh convolutions over e; return the register of its output."""
+    x = e
+    if layers[0][0] != e.width:
+        x = _write_map(config, encode, x, layers[0][0], f"{name}.input")
+    for index, (width, k, dilation) in enumerate(layers):
+        taps = encode.shared(k * x.width)
+        encode.emit(Op.WINDOW, taps, x, m=k, k=dilation)
+        x = _write_tanh(config, encode, taps, k, x, width, f"{name}.layers.{index}")
+    if x.width != e.width:
+        x = _write_map(config, encode, x, e.width, f"{name}.output")
+    return x
 
 
 def _write_tanh(
@@ -145,12 +164,13 @@ def _write_map(
 
 
 def _write_input(
-    config: ConvS2SConfig, of: ModelWriter, writer: Writer, positions: str
+    config: ConvS2SConfig, model_writer: ModelWriter, writer: Writer, positions: str
 ) -> Register:
     """Write the byte's embedding plus the position's. positions: the parameter of learned ones."""
-    n_positions, f = config.n_positions, config.d_embedding
+    n_positions = config.n_positions
+    f = config.d_embedding
     e = writer.register(f)
-    of.embed(writer, e)
+    model_writer.embed(writer, e)
     if config.position_kind == "learned":
         writer.emit(Op.POSITION, e, w=writer.vector(positions, n_positions, f), m=n_positions)
     elif config.position_kind == "sinusoidal":
@@ -160,7 +180,7 @@ def _write_input(
 
 
 def _waves(n_positions: int, f: int) -> Array:
-    """The positions of layers/embedding.py's SinusoidalPositions, (n_positions, f)."""
+    """Return the positions of layers/embedding.py's SinusoidalPositions, (n_positions, f)."""
     angles = np.arange(n_positions)[:, None] * 10_000.0 ** -(np.arange(0, f, 2) / f)
     waves = np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(n_positions, -1)
     return (waves[:, :f] * (0.1 * 2**0.5)).astype(np.float32)
@@ -170,7 +190,8 @@ def _write_gated(
     config: ConvS2SConfig, writer: Writer, taps: Register, k: int, width: int, name: str
 ) -> Register:
     """Write GLU(conv(taps))."""
-    both, h = writer.shared(2 * width, "both"), writer.shared(width, "gated")
+    both = writer.shared(2 * width, "both")
+    h = writer.shared(width, "gated")
     kernel = _kernel_values(config, name, 2 * width, k, taps.width // k)
     writer.linear(both, taps, kernel, f"{name}.convolution.bias")
     writer.emit(Op.GLU, h, both)
@@ -190,14 +211,14 @@ def _write_residual(
 
 
 def _map_values(config: ConvS2SConfig, name: str, d_output: int, d_input: int) -> WeightArray:
-    """The matrix of a linear map, weight-normed or not."""
+    """Return the matrix of a linear map, weight-normed or not."""
     return _normed_values(config, f"{name}.weight", f"{name}.weight", (d_output, d_input))
 
 
 def _kernel_values(
     config: ConvS2SConfig, name: str, d_output: int, k: int, d_input: int
 ) -> WeightArray:
-    """The kernel of a layer's convolution, weight-normed or not."""
+    """Return the kernel of a layer's convolution, weight-normed or not."""
     kernel = f"{name}.convolution"
     return _normed_values(config, f"{kernel}.normed", f"{kernel}.plain", (d_output, k, d_input))
 
@@ -205,8 +226,10 @@ def _kernel_values(
 def _normed_values(
     config: ConvS2SConfig, normed: str, plain: str, shape: tuple[int, ...]
 ) -> WeightArray:
-    """A weight that is g v / |v| with weight normalisation. normed, plain: its name with and
-    without."""
+    """Return a weight, which is g v / |v| with weight normalisation.
+
+    normed, plain: its name with weight normalisation and without.
+    """
     if not config.weight_norm:
         return parameter(plain, *shape)
     return WeightArray(normed, shape, {f"{normed}.v": shape, f"{normed}.g": shape[:1]}, _fold_norm)
@@ -215,9 +238,8 @@ def _normed_values(
 def _fold_norm(v: Array, g: Array) -> Array:
     """Compute g v / |v|, as layers/weight_norm.py does."""
     flat = v.reshape(len(v), -1)
-    with np.errstate(
-        all="ignore"
-    ):  # a direction of zeros or a huge one: its outcomes will be no numbers
+    # A direction of zeros, or a huge one, gives results that are not numbers.
+    with np.errstate(all="ignore"):
         length = (flat * flat).sum(axis=1) ** 0.5
         folded: Array = flat * (g / length)[:, None]
     return folded

@@ -6,49 +6,42 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from bytenmt.architectures.section import BACKWARDS, FORWARDS, Layers, Properties, StackedSection
+from bytenmt.architectures.section import Layers, StackedSection
 
-LOCAL_WINDOW = 50  # bytes to either side: the paper's ten words are five or six times as many bytes
+# Bytes to either side: the paper's ten words are five or six times as many bytes.
+LOCAL_WINDOW_BYTES = 50
 
 
 class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
     """Options of stacked LSTMs with attention and input feeding (Luong et al. 2015)."""
 
     n_layers: Layers = 2
-    # local: the window is around a position that moves on with the target (m), or that is predicted
-    # (p);
-    # off: the encoder's last states are all that the decoder knows.
-    attention: Literal["global", "local-m", "local-p", "off"] = (
-        "global"  # to the whole source or a window
-    )
-    # Of the decoder's state and one of the encoder's; location is of the decoder's state alone.
-    score: Literal["dot", "general", "concat", "location"] = (
-        "general"  # attention score, section 3.1
-    )
-    n_locations: Annotated[int, Meta(ge=0, le=1 << 16)] = (
-        0  # location: source bytes with a score, with EOS
-    )
+    # to the whole source, or to a window around a position that moves on with the target (local-m)
+    # or is predicted (local-p); off: the encoder's last states are all that the decoder knows
+    attention: Literal["global", "local-m", "local-p", "off"] = "global"
+    # attention score (section 3.1) of the decoder's state and one of the encoder's; location is a
+    # score of the decoder's state alone
+    score: Literal["dot", "general", "concat", "location"] = "general"
+    # location: source bytes with a score, with EOS
+    n_locations: Annotated[int, Meta(ge=0, le=1 << 16)] = 0
     location_softmax: Literal["once", "twice"] = "once"  # twice: the score is a softmax already
-    attention_window: Annotated[int, Meta(ge=0, le=1 << 20)] = (
-        0  # local: bytes to either side; 0: 50
-    )
-    # A Gaussian around the position is multiplied with the weights after the softmax, so that they
-    # do not add up to 1, or with the scores inside it; auto: after in local-p, none in local-m.
-    gaussian: Literal["auto", "after", "inside"] = (
-        "auto"  # local attention: where it is multiplied in
-    )
+    # local attention: bytes to either side; 0: 50
+    attention_window: Annotated[int, Meta(ge=0, le=1 << 20)] = 0
+    # local attention: a Gaussian around the position is multiplied with the weights after the
+    # softmax, so that they do not add up to 1, or with the scores inside it; auto: after in
+    # local-p, none in local-m
+    gaussian: Literal["auto", "after", "inside"] = "auto"
     input_feeding: bool = True  # where there is attention
     reverse_source: bool = False  # the encoder reads the source from its end, EOS last
-    init: Literal["scaled", "paper"] = (
-        "scaled"  # initial weights: as in the paper, or scaled by the width
-    )
+    # initial weights: as in the paper, or scaled by the width
+    init: Literal["scaled", "paper"] = "scaled"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.by_location and not self.n_locations:
             raise ValueError(
-                'score = "location" has a weight for each source position: set n_locations to the bytes of'
-                " the longest source, EOS included"
+                'score = "location" has a weight for each source position: set n_locations to the'
+                " bytes of the longest source, EOS included"
             )
 
     @property
@@ -69,7 +62,7 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
     @property
     def n_seen(self) -> int:
         """Source bytes, from the first on and EOS counted, that can be attended to; 0: all."""
-        return self.n_locations if self.by_location else 0
+        return self.n_locations * self.by_location
 
     @property
     def is_local(self) -> bool:
@@ -83,22 +76,16 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
 
     @property
     def window(self) -> int:
-        """D, the bytes that local attention sees on either side of its centre; 0: the whole source."""
-        return (self.attention_window or LOCAL_WINDOW) if self.is_local else 0
+        """D, the bytes that local attention sees on either side of its centre; 0: all."""
+        if not self.is_local:
+            return 0
+        return self.attention_window or LOCAL_WINDOW_BYTES
 
     @property
     def gaussian_use(self) -> Literal["none", "after", "inside"]:
-        """The use of the Gaussian: "after" multiplies the weights after the softmax, "inside" the
-        scores."""
-        if self.gaussian == "auto" or not self.is_local:
-            return "after" if self.is_local and self.attention == "local-p" else "none"
-        return self.gaussian
-
-    def properties(self) -> Properties:
-        """Return cost, paths and fields; see ModelSection.properties."""
-        time, path_s = ("S·T", "1") if self.has_attention else ("S + T", "S + T")
-        if self.by_place:  # past the window, along the encoder, or from its end on with the decoder
-            time, path_s = "S + cT", "1 in the window, else ≤ S + T"
-        field = BACKWARDS if self.reverse_source else FORWARDS
-        time = time if self.source else "T"
-        return Properties("RNN", "RNN", time, self.has_attention, path_s, "T", field, FORWARDS)
+        """The use of the Gaussian: "after" multiplies the weights, "inside" the scores."""
+        if not self.is_local:
+            return "none"
+        if self.gaussian != "auto":
+            return self.gaussian
+        return "after" if self.attention == "local-p" else "none"

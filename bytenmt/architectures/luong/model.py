@@ -1,22 +1,18 @@
 """Global and local attention with input feeding: Luong et al. 2015 (1508.04025).
 
     h-_s: top-layer states of a stacked LSTM over the source; its last h and c start the decoder's
-    layers,
-        the two stacks top to top; a decoder's layer below the encoder's lowest starts from that one
+        layers, the two stacks top to top; a decoder's layer below the encoder's lowest starts from
+        that one
     h_t = LSTM([e(y_{t-1}) ; h~_{t-1}])        input feeding, h~_0 = 0; without it e(y_{t-1}) alone
     a_t = softmax_s(score(h_t, h-_s)),  c_t = sum_s a_t(s) h-_s
     h~_t = tanh(W_c [c_t ; h_t]),  p(y_t) = softmax(W_s h~_t)          no biases in these two
     score: dot h_t . h-_s | general h_t . (W_a h-_s) | concat v^T tanh(W_a [h_t ; h-_s])
         | location (W_a h_t)_s, where bytes of the source for which W_a has no row are not seen
-          (footnote 6);
-        location_softmax = "twice": softmax_s(W_a h_t), in the softmax of a_t once more
-    attention: global, over all S bytes; or local, over the bytes s with |s - p_t| <= D (section
-    3.2):
-        local-m p_t = min(t, S - 1) | local-p p_t = S sigma(v_p . tanh(W_p h_t)), which is no whole
-        number
+          (footnote 6); location_softmax = "twice": softmax_s(W_a h_t), once more in that of a_t
+    attention: global, over all S bytes; or local (section 3.2), over s with |s - p_t| <= D:
+        local-m p_t = min(t, S - 1) | local-p p_t = S sigma(v_p . tanh(W_p h_t)), not a whole number
     gaussian: a_t(s) or the score times exp(-(s - p_t)^2 / (2 sigma^2)), sigma = D / 2; after the
-    softmax the
-        weights are not normalised again. Only through it is p_t learnt.
+        softmax the weights are not normalised again. Only through it is p_t learnt.
 
 t and s count from 0, s in the order of the text even where the encoder reads it backwards. Without
 a source, or with attention = "off", h~_t = h_t; without a source the layers start at zero, too.
@@ -34,6 +30,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bytenmt.architectures.base import AttentiveModel, byte_embedding
+from bytenmt.architectures.cells import recurrent_layers
 from bytenmt.architectures.luong.config import LuongConfig
 from bytenmt.layers.attention import (
     AdditiveScore,
@@ -46,7 +43,7 @@ from bytenmt.layers.attention import (
 from bytenmt.layers.deferred_matmul import Product, deferred_product
 from bytenmt.layers.embedding import OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
-from bytenmt.layers.recurrent import State, initialise, read_layers, recurrent_layers, reverse
+from bytenmt.layers.recurrent import State, initialise, read_layers, reverse
 
 
 class LuongMemory(NamedTuple):
@@ -55,9 +52,8 @@ class LuongMemory(NamedTuple):
     states: Tensor  # (n, s, d_hidden): h-_s, the values; s is 0 without attention or source
     keys: Tensor  # (n, s, d_hidden): h-_s, or W_a h-_s with score = "general" and "concat"
     source_len: Tensor  # (n,) int64, EOS included
-    final: tuple[
-        Tensor, ...
-    ]  # initial h (n, d_hidden) of each decoder layer, then c; zero without a source
+    # initial h (n, d_hidden) of each decoder layer, then c; zero without a source
+    final: tuple[Tensor, ...]
 
 
 class LuongState(NamedTuple):
@@ -75,17 +71,20 @@ class LuongDecoder(nn.Module):
     def __init__(self, config: LuongConfig) -> None:
         super().__init__()
         d = config.d_hidden
-        d_first = config.d_embedding + (d if config.feeds_back else 0)
-        self.layers = recurrent_layers("lstm", config.decoder_depth, d_first, d)
-        attends = config.has_attention
-        self.score = AdditiveScore(d, d) if attends and config.score == "concat" else None
-        self.location = (
-            nn.Linear(d, config.n_locations, bias=False) if config.by_location else None
-        )  # W_a
-        self.position = (
-            PredictedPosition(d) if config.is_local and config.attention == "local-p" else None
-        )
-        self.combine = nn.Linear(2 * d, d, bias=False) if attends else None  # W_c
+        d_first = config.d_embedding + d * config.feeds_back
+        self.layers = recurrent_layers(config.recurrent_cell, config.decoder_depth, d_first, d)
+        self.score: AdditiveScore | None = None
+        self.location: nn.Linear | None = None  # W_a
+        self.position: PredictedPosition | None = None
+        self.combine: nn.Linear | None = None  # W_c
+        if config.has_attention and config.score == "concat":
+            self.score = AdditiveScore(d, d)
+        if config.by_location:
+            self.location = nn.Linear(d, config.n_locations, bias=False)
+        if config.is_local and config.attention == "local-p":
+            self.position = PredictedPosition(d)
+        if config.has_attention:
+            self.combine = nn.Linear(2 * d, d, bias=False)
         self.output = OutputLayer(d, bias=False)  # W_s
 
 
@@ -98,22 +97,28 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         super().__init__()
         self.config = config
         d = config.d_hidden
-        paper = config.init == "paper"
         self.embedding = byte_embedding(config, 1.0)
-        self.encoder = recurrent_layers("lstm", config.encoder_depth, config.d_embedding, d)
+        self.encoder = recurrent_layers(
+            config.recurrent_cell, config.encoder_depth, config.d_embedding, d
+        )
         # W_a (general) or its half that meets h-_s (concat): the same for every step, so the
         # encoder's.
-        keys = config.has_attention and config.score in ("general", "concat")
-        self.keys = nn.Linear(d, d, bias=False) if keys else None
+        self.keys: nn.Linear | None = None
+        if config.has_attention and config.score in ("general", "concat"):
+            self.keys = nn.Linear(d, d, bias=False)
         self.decoder: LuongDecoder = LuongDecoder(config)
-        initialise(self, partial(nn.init.uniform_, a=-0.1, b=0.1) if paper else None)
+        if config.init == "scaled":
+            initialise(self)
+        else:
+            initialise(self, partial(nn.init.uniform_, a=-0.1, b=0.1))
         for part in (self.decoder.score, self.decoder.position):
             if part is not None:
                 nn.init.uniform_(part.v, -0.1, 0.1)
 
     def encode(self, src: Tensor, src_len: Tensor) -> LuongMemory:
         """Run the LSTMs of the encoder; see Model.encode."""
-        config, zero = self.config, self.embedding.weight.new_zeros(len(src), self.config.d_hidden)
+        config = self.config
+        zero = self.embedding.weight.new_zeros(len(src), config.d_hidden)
         if not src.shape[1]:
             nothing = zero.new_zeros(len(src), 0, config.d_hidden)
             return LuongMemory(nothing, nothing, src_len, (zero,) * config.n_states)
@@ -125,34 +130,38 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
             x = x[:, :0]
         elif config.reverse_source and config.by_place:
             x = reverse(x, src_len - 1)
-        keys = x if self.keys is None else self.keys(x)
+        keys = x
+        if self.keys is not None:
+            keys = self.keys(x)
         return LuongMemory(x, keys, src_len, config.first_states(final))
 
     def start(self, memory: LuongMemory, beam: int = 1) -> LuongState:
         """Return the first state, from the encoder's last ones; see Model.start."""
         hidden = tuple(part.repeat_interleave(beam, dim=0) for part in memory.final)
-        top, rows = hidden[0], len(hidden[0])
-        attentional = top.new_zeros(rows, self.config.d_hidden if self.config.feeds_back else 0)
+        rows = len(hidden[0])
+        device = hidden[0].device
+        attentional = hidden[0].new_zeros(rows, self.config.d_hidden * self.config.feeds_back)
         by_step = int(self.config.is_local and self.config.attention == "local-m")
-        position = torch.zeros(rows, by_step, dtype=torch.int64, device=top.device)
-        return LuongState(hidden, attentional, position, self.embedding.start(rows, top.device))
+        position = torch.zeros(rows, by_step, dtype=torch.int64, device=device)
+        return LuongState(hidden, attentional, position, self.embedding.start(rows, device))
 
     def forward_aligned(
         self, tgt: Tensor, memory: LuongMemory, state: LuongState
     ) -> tuple[Tensor, LuongState, dict[int, Tensor]]:
-        """Read t target bytes, and return the attention weights, too; see
-        AttentiveModel.forward_aligned."""
+        """Read t target bytes, and return attention weights; see AttentiveModel."""
         x = self.embedding(tgt, state.recent)
-        read = self._read_with_feeding if self.config.feeds_back else self._read_at_once
-        attentional, weights, hidden = read(x, memory, state)
+        if self.config.feeds_back:
+            attentional, weights, hidden = self._read_with_feeding(x, memory, state)
+            fed = attentional[:, -1]
+        else:
+            attentional, weights, hidden = self._read_at_once(x, memory, state)
+            fed = state.attentional
         logits: Tensor = self.decoder.output(self.drop(attentional))
-        fed = attentional[:, -1] if self.config.feeds_back else state.attentional
         recent = self.embedding.advance(state.recent, tgt)
         after = LuongState(hidden, fed, state.position + tgt.shape[1], recent)
         if self.config.reverse_source and not self.config.by_place:
-            lengths = (
-                memory.source_len.repeat_interleave(len(weights) // len(memory.source_len)) - 1
-            )
+            beam = len(weights) // len(memory.source_len)
+            lengths = memory.source_len.repeat_interleave(beam) - 1
             weights = reverse(weights.mT, lengths).mT
         return logits, after, {1: weights}
 
@@ -165,19 +174,21 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         last states of the layers.
         """
         x = self.drop(x)
-        first, upper = self.decoder.layers[0], self.decoder.layers[1:]
+        first = self.decoder.layers[0]
+        upper = self.decoder.layers[1:]
         w_e, w_fed = torch.split(first.input.weight, [x.shape[2], self.config.d_hidden], dim=1)
-        embedding_share, feed = (
-            F.linear(x.transpose(0, 1), w_e, first.input.bias),
-            deferred_product(w_fed),
-        )
+        embedding_share = F.linear(x.transpose(0, 1), w_e, first.input.bias)
+        feed = deferred_product(w_fed)
         steps = [layer.stepper() for layer in self.decoder.layers]
         inputs = [deferred_product(layer.input.weight) for layer in upper]
         attend_to = self._attention(memory)
         depth = len(steps)
-        hidden, cell = list(state.hidden[:depth]), list(state.hidden[depth:])
-        attentional, position = state.attentional, state.position
-        outputs, weights = [], []
+        hidden = list(state.hidden[:depth])
+        cell = list(state.hidden[depth:])
+        attentional = state.attentional
+        position = state.position
+        outputs = []
+        weights = []
         for e_t in embedding_share:
             hidden[0], cell[0] = steps[0](e_t + feed(attentional), hidden[0], cell[0])
             for i, layer in enumerate(upper, start=1):
@@ -197,11 +208,12 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         x, hidden = read_layers(self.decoder.layers, x, state.hidden, self.drop)
         weights = x.new_zeros(rows, t, 0)
         if self.config.has_attention:
-            columns = torch.arange(t, device=x.device) if state.position.shape[1] else 0
-            x, weights = self._attention(memory)(
-                self.drop(x).flatten(0, 1), state.position + columns
-            )
-            x, weights = x.view(rows, t, -1), weights.view(rows, t, -1)
+            position = state.position
+            if position.shape[1]:
+                position = position + torch.arange(t, device=x.device)
+            x, weights = self._attention(memory)(self.drop(x).flatten(0, 1), position)
+            x = x.view(rows, t, -1)
+            weights = weights.view(rows, t, -1)
         return x, weights, hidden
 
     def _attention(self, memory: LuongMemory) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
@@ -210,29 +222,30 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         It takes h_t of q queries a sentence (n * q, d_hidden), and t of each (empty where
         LuongState has none); it returns h~_t (n * q, d_hidden) and the weights a_t (n * q, s).
         """
-        config, n_columns = self.config, memory.keys.shape[1]
+        config = self.config
+        n_columns = memory.keys.shape[1]
         source_len = memory.source_len
         if config.by_location:
             source_len = source_len.clamp(max=config.n_locations)
         mask = source_mask(source_len, n_columns)
-        scores_of, centre_of = self._scores(memory.keys), self._centres(source_len)
+        scores_of = self._scores(memory.keys)
+        centre_of = self._centres(source_len)
         assert self.decoder.combine is not None
-        values, combine = (
-            deferred_product(memory.states.mT),
-            deferred_product(self.decoder.combine.weight),
-        )
+        values = deferred_product(memory.states.mT)
+        combine = deferred_product(self.decoder.combine.weight)
 
         def attend_to(top: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
             query = top.view(len(mask), -1, config.d_hidden)
-            scores, seen, factors = scores_of(query), mask, list[Tensor]()
+            scores = scores_of(query)
+            seen = mask
+            factors: list[Tensor] = []
             columns = torch.arange(n_columns, device=top.device)
             if config.is_local:
                 centres = centre_of(query, position)
                 distance = columns - centres[:, :, None]
                 seen = mask[:, None] & (distance.detach().abs() <= config.window)
-                factors = (
-                    [gaussian(distance, config.window)] if config.gaussian_use != "none" else []
-                )
+                if config.gaussian_use != "none":
+                    factors.append(gaussian(distance, config.window))
             if config.by_location and config.location_softmax == "twice":
                 scores = masked_softmax(scores, seen)
             if config.gaussian_use == "inside":
@@ -244,14 +257,15 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         return attend_to
 
     def _scores(self, keys: Tensor) -> Product:
-        """keys (n, s, d_hidden) -> the score as a function: h_t (n, q, d_hidden) -> scores (n, q,
-        s)."""
+        """Return the score as a function h_t (n, q, d_hidden) -> scores (n, q, s).
+
+        keys: (n, s, d_hidden).
+        """
         if self.decoder.score is not None:  # concat (equation 7): v . tanh(W_a [h_t ; h-_s])
             return self.decoder.score.stepper(keys)
         if self.decoder.location is None:
-            return deferred_product(
-                keys
-            )  # dot (7): h_t . h-_s; general (7): h_t . (W_a h-_s), by the keys
+            # dot (equation 7): h_t . h-_s; general (equation 7): h_t . (W_a h-_s), by the keys
+            return deferred_product(keys)
         # location (equation 8): (W_a h_t)_s, which no h-_s changes
         product = deferred_product(self.decoder.location.weight[: keys.shape[1]])
         behind = max(0, keys.shape[1] - self.config.n_locations)
@@ -263,8 +277,10 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         return by_location
 
     def _centres(self, source_len: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-        """source_len (n,) int64 -> local attention's p_t as a function: h_t (n, q, d_hidden), t ->
-        (n, q)."""
+        """Return local attention's p_t as a function h_t (n, q, d_hidden), t -> (n, q).
+
+        source_len: (n,) int64.
+        """
         if self.decoder.position is not None:
             predict = self.decoder.position.stepper(source_len)
             return lambda query, position: predict(query)

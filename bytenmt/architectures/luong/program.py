@@ -1,14 +1,16 @@
-"""Stacked LSTMs with Luong's attention as programs of the CPU engine: model.py has the equations,
-and the names of the parameters."""
+"""Stacked LSTMs with Luong's attention as programs of the CPU engine.
+
+model.py has the equations, and the names of the parameters.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from bytenmt.architectures.cells import write_recurrent_layers
 from bytenmt.architectures.luong.config import LuongConfig
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter, SourceOrder
 from bytenmt.program.instructions import GaussianUse, Op, Register, RowKind
-from bytenmt.program.layers import write_recurrent_layers
 from bytenmt.program.writer import Writer
 
 
@@ -18,37 +20,43 @@ def write_program(config: LuongConfig, writer: ModelWriter) -> ModelProgram:
     States: h of each layer, then c of each, which start from the encoder's last ones, without a
     source at zero; then, with input feeding, h~, from zero.
     """
-    d, d_embedding, n_layers = config.d_hidden, config.d_embedding, config.decoder_depth
+    d = config.d_hidden
+    d_embedding = config.d_embedding
+    n_layers = config.decoder_depth
     if config.source:
         _write_encoder(config, writer)
 
     step = writer.begin_step()
-    x = step.register(d_embedding + (d if config.feeds_back else 0))
+    x = step.register(d_embedding + d * config.feeds_back)
     writer.embed(step, x.part(0, d_embedding))
     if config.feeds_back:
         step.emit(Op.READ_STATE, x.part(d_embedding, d), k=2 * n_layers)
-    x, _ = write_recurrent_layers(step, x, "decoder.layers", n_layers, d, None)
+    x, _ = write_recurrent_layers(config.recurrent_cell, step, x, "decoder.layers", n_layers, d)
+    items: tuple[int, ...] = ()
     if config.has_attention:
         x = _write_attentional(step, x, config)
+        items = (d, d) if config.score in ("general", "concat") else (d,)
     if config.feeds_back:
         step.emit(Op.WRITE_STATE, a=x, k=2 * n_layers)
     return writer.program(
         writer.output(x, bias=False),
         states=(d,) * (2 * n_layers + int(config.feeds_back)),
-        items=((d, d) if config.score in ("general", "concat") else (d,))
-        if config.has_attention
-        else (),
+        items=items,
         source=SourceOrder(config.reverse_source),
     )
 
 
 def _write_encoder(config: LuongConfig, writer: ModelWriter) -> None:
     """Write the encoder, up to the top states, their keys and the decoder's first states."""
-    encode, d = writer.encode, config.d_hidden
+    encode = writer.encode
+    d = config.d_hidden
     x = encode.register(config.d_embedding)
     writer.embed(encode, x)
-    x, states = write_recurrent_layers(encode, x, "encoder", config.encoder_depth, d, None)
-    for state, register in enumerate(config.first_states([encode.last(state) for state in states])):
+    x, states = write_recurrent_layers(
+        config.recurrent_cell, encode, x, "encoder", config.encoder_depth, d
+    )
+    finals = config.first_states([encode.last(state) for state in states])
+    for state, register in enumerate(finals):
         encode.emit(Op.KEEP_STATE, a=register, k=state, rows=RowKind.SENTENCES)
     if config.has_attention:
         _keep_source(encode, x, config)
@@ -61,7 +69,9 @@ def _keep_source(encode: Writer, x: Register, config: LuongConfig) -> None:
     if config.score in ("general", "concat"):
         keys = encode.register(x.width)
         encode.linear(keys, x, "keys.weight")
-        keep = Op.KEEP_EXPONENTIAL if config.score == "concat" else Op.KEEP
+        keep = Op.KEEP
+        if config.score == "concat":
+            keep = Op.KEEP_EXPONENTIAL
         encode.emit(keep, a=keys, k=1, m=turned)
 
 
@@ -83,7 +93,9 @@ def _write_context(step: Writer, context: Register, top: Register, config: Luong
     Its scores are dot products with the states or their keys, the additive score, or a score for
     each position of the source.
     """
-    centre = _write_centre(step, top, config) if config.is_local else None
+    centre = None
+    if config.is_local:
+        centre = _write_centre(step, top, config)
     where: dict[str, Any] = {"s": config.window, "t": int(GaussianUse[config.gaussian_use.upper()])}
     if config.score == "location":
         scores = step.register(config.n_locations)
@@ -98,9 +110,8 @@ def _write_context(step: Writer, context: Register, top: Register, config: Luong
         v = step.vector("decoder.score.v", top.width)
         step.emit(Op.ATTEND_ADDITIVE, context, query, centre, w=v, m=1, v=0, **where)
     else:
-        step.emit(
-            Op.ATTEND_DOT, context, top, centre, m=0 if config.score == "dot" else 1, v=0, **where
-        )
+        item = int(config.score == "general")  # of the keys, which are the values with "dot"
+        step.emit(Op.ATTEND_DOT, context, top, centre, m=item, v=0, **where)
 
 
 def _write_centre(step: Writer, top: Register, config: LuongConfig) -> Register:

@@ -4,32 +4,24 @@ from __future__ import annotations
 
 from typing import Literal
 
-from bytenmt.architectures.section import (
-    BACKWARDS,
-    FORWARDS,
-    OwnReset,
-    Properties,
-    Reset,
-    StackedSection,
-)
+from bytenmt.architectures.cells import CELLS, Cell, CellName, CellOptions, Reset
+from bytenmt.architectures.section import StackedSection
 
 
 class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
     """Options of a GRU or LSTM encoder-decoder (Cho et al. 2014, Sutskever et al. 2014)."""
 
-    cell: Literal["gru", "lstm"] = "gru"
-    context: Literal["start", "every_step"] = (
-        "start"  # when the decoder reads the encoder's last state
-    )
+    cell: CellName = "gru"
+    # when the decoder reads the encoder's last state
+    context: Literal["start", "every_step"] = "start"
     gru_reset: Reset = "before"  # GRU's reset before or after the product, of both sides
-    decoder_reset: OwnReset = "shared"  # the same of the decoder alone; shared: gru_reset
-    reset_context: bool = (
-        False  # the decoder's reset gate acts on the context as well: r * (U h + C c)
-    )
+    # the same of the decoder alone; shared: gru_reset
+    decoder_reset: Literal["shared", "before", "after"] = "shared"
+    # the decoder's reset gate acts on the context as well: r * (U h + C c)
+    reset_context: bool = False
     reverse_source: bool = True  # the encoder reads the source from its end, EOS last
-    init: Literal["scaled", "paper"] = (
-        "scaled"  # initial weights: as in the papers, or scaled by the width
-    )
+    # initial weights: as in the papers, or scaled by the width
+    init: Literal["scaled", "paper"] = "scaled"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -41,33 +33,37 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
             raise ValueError(
                 'reset_context = true resets what context = "every_step" shows: set that too'
             )
-        if self.reset_context and (self.cell == "lstm" or self.resets[1] == "before"):
-            needed = 'cell = "gru"' if self.cell == "lstm" else 'decoder_reset = "after"'
-            raise ValueError(f"reset_context = true resets after the product: set {needed} with it")
+        if self.reset_context:
+            self._check_reset_context()
         if self.d_hidden == 1 and self.context == "every_step":
             raise ValueError(
                 'd_hidden = 1 leaves nothing to read out with context = "every_step": set 2 or more'
             )
 
-    @property
-    def resets(self) -> tuple[Reset, Reset]:
-        """The place of the reset, before or after the product, in GRUs of the encoder and of the
-        decoder."""
-        return (
-            self.gru_reset,
-            self.gru_reset if self.decoder_reset == "shared" else self.decoder_reset,
-        )
+    def _check_reset_context(self) -> None:
+        """Raise ValueError unless there is a reset gate behind the product of the decoder."""
+        needed = ""
+        if not self.recurrent_cell.has_reset:
+            needed = 'cell = "gru"'
+        elif self.decoder_options.reset == "before":
+            needed = 'decoder_reset = "after"'
+        if needed:
+            raise ValueError(f"reset_context = true resets after the product: set {needed} with it")
 
     @property
-    def n_parts(self) -> int:
-        """Vectors (d_hidden,) in the state of a layer: h, and in an LSTM c."""
-        return 2 if self.cell == "lstm" else 1
+    def recurrent_cell(self) -> Cell:
+        """The cell of the layers of encoder and decoder."""
+        return CELLS[self.cell]
 
-    def properties(self) -> Properties:
-        """Return cost, paths and fields; see ModelSection.properties."""
-        time, path_s = (
-            "S + T" if self.source else "T",
-            "S" if self.context == "every_step" else "S + T",
-        )
-        field = BACKWARDS if self.reverse_source else FORWARDS
-        return Properties("RNN", "RNN", time, False, path_s, "T", field, FORWARDS)
+    @property
+    def encoder_options(self) -> CellOptions:
+        """The options of the encoder's layers."""
+        return CellOptions(self.gru_reset)
+
+    @property
+    def decoder_options(self) -> CellOptions:
+        """The options of the decoder's layers."""
+        reset = self.gru_reset
+        if self.decoder_reset != "shared":
+            reset = self.decoder_reset
+        return CellOptions(reset, self.d_hidden * self.reset_context)

@@ -30,18 +30,18 @@ import torch
 from torch import Tensor, nn
 
 from bytenmt.architectures.base import Model, byte_embedding
+from bytenmt.architectures.cells import recurrent_layers
 from bytenmt.architectures.seq2seq.config import Seq2SeqConfig
 from bytenmt.layers.embedding import OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
-from bytenmt.layers.recurrent import initialise, read_layers, recurrent_layers, reverse
+from bytenmt.layers.recurrent import initialise, read_layers, reverse
 
 
 class Seq2SeqMemory(NamedTuple):
     """The memory of n sources: the encoder's last states, from which the decoder starts."""
 
-    final: tuple[
-        Tensor, ...
-    ]  # h_S (n, d_hidden) for each decoder layer, then c_S of LSTMs; 0 without source
+    # h_S (n, d_hidden) for each decoder layer, then c_S of LSTMs; 0 without source
+    final: tuple[Tensor, ...]
 
 
 class Seq2SeqState(NamedTuple):
@@ -58,15 +58,20 @@ class Seq2SeqDecoder(nn.Module):
         super().__init__()
         d = config.d_hidden
         every_step = config.context == "every_step"
-        d_seen = config.d_embedding + (d if every_step else 0)
-        d_inside = d if config.reset_context else 0
+        d_seen = config.d_embedding + d * every_step
         self.layers = recurrent_layers(
-            config.cell, config.decoder_depth, d_seen, d, config.resets[1], d_inside
+            config.recurrent_cell, config.decoder_depth, d_seen, d, config.decoder_options
         )
-        self.context = nn.Linear(d, d, bias=False) if every_step else None  # V
-        self.start = nn.Linear(d, config.n_states * d, bias=False) if every_step else None  # V'
-        self.maxout = nn.Linear(d + d_seen, d // 2 * 2) if every_step else None  # O_h, O_y, O_c
-        self.output = OutputLayer(d // 2 if every_step else d)
+        self.context: nn.Linear | None = None  # V
+        self.start: nn.Linear | None = None  # V'
+        self.maxout: nn.Linear | None = None  # O_h, O_y, O_c
+        d_output = d
+        if every_step:
+            self.context = nn.Linear(d, d, bias=False)
+            self.start = nn.Linear(d, config.n_states * d, bias=False)
+            self.maxout = nn.Linear(d + d_seen, d // 2 * 2)
+            d_output = d // 2
+        self.output = OutputLayer(d_output)
 
 
 class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
@@ -82,18 +87,27 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         super().__init__()
         self.config = config
         d = config.d_hidden
-        paper = config.init == "paper"
         self.embedding = byte_embedding(config, 1.0)
+        cell = config.recurrent_cell
         self.encoder = recurrent_layers(
-            config.cell, config.encoder_depth, config.d_embedding, d, config.resets[0]
+            cell, config.encoder_depth, config.d_embedding, d, config.encoder_options
         )
         self.decoder: Seq2SeqDecoder = Seq2SeqDecoder(config)
-        initialise(self, partial(nn.init.normal_, std=0.01) if paper else None)
-        if paper and config.cell == "lstm":
-            tables = set(self.embedding.ngrams.parameters() if self.embedding.ngrams else ())
-            for parameter in self.parameters():
-                if parameter not in tables:
-                    nn.init.uniform_(parameter, -0.08, 0.08)
+        if config.init == "scaled":
+            initialise(self)
+        else:
+            initialise(self, partial(nn.init.normal_, std=0.01))
+            if cell.paper_range:
+                self._draw_uniformly(cell.paper_range)
+
+    def _draw_uniformly(self, limit: float) -> None:
+        """Draw all parameters, but for the n-gram tables, from -limit to limit."""
+        tables = set[nn.Parameter]()
+        if self.embedding.ngrams is not None:
+            tables.update(self.embedding.ngrams.parameters())
+        for parameter in self.parameters():
+            if parameter not in tables:
+                nn.init.uniform_(parameter, -limit, limit)
 
     def encode(self, src: Tensor, src_len: Tensor) -> Seq2SeqMemory:
         """Run the encoder and return its last states; see Model.encode."""

@@ -3,10 +3,11 @@ names of the parameters."""
 
 from __future__ import annotations
 
+from bytenmt.architectures.cells import write_recurrent_layers
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter, SourceOrder
 from bytenmt.architectures.seq2seq.config import Seq2SeqConfig
-from bytenmt.program.instructions import GruFlag, Op, RowKind
-from bytenmt.program.layers import write_maxout, write_recurrent_layers
+from bytenmt.program.instructions import Op, RowKind
+from bytenmt.program.layers import write_maxout
 
 CONTEXT = 0  # the memory's fixed part: c
 
@@ -23,16 +24,19 @@ def write_program(config: Seq2SeqConfig, writer: ModelWriter) -> ModelProgram:
 
     step = writer.begin_step()
     d_embedding = config.d_embedding
-    seen = step.register(
-        d + d_embedding + (d if every_step else 0)
-    )  # h, e(y), c: what the maxout reads
+    seen = step.register(d + d_embedding + d * every_step)  # h, e(y), c: what the maxout reads
     x = seen.part(d, seen.width - d)  # e(y), c: what the first layer reads
     writer.embed(step, x.part(0, d_embedding))
     if every_step:
         step.emit(Op.FIXED, x.part(d_embedding, d), k=CONTEXT)
-    flags, d_inside = _flags(config, config.resets[1]), d if config.reset_context else 0
     x, _ = write_recurrent_layers(
-        step, x, "decoder.layers", config.decoder_depth, d, flags, d_inside
+        config.recurrent_cell,
+        step,
+        x,
+        "decoder.layers",
+        config.decoder_depth,
+        d,
+        config.decoder_options,
     )
     if every_step:
         step.emit(Op.COPY, seen.part(0, d), x)
@@ -40,21 +44,30 @@ def write_program(config: Seq2SeqConfig, writer: ModelWriter) -> ModelProgram:
     return writer.program(
         writer.output(x),
         states=(d,) * config.n_states,
-        fixed=(d,) if every_step else (),
+        fixed=(d,) * every_step,
         source=SourceOrder(reverse=config.reverse_source),
     )
 
 
 def _write_encoder(config: Seq2SeqConfig, writer: ModelWriter) -> None:
     """Write the encoder, up to the decoder's first states and the context."""
-    encode, d, n_states = writer.encode, config.d_hidden, config.n_states
+    encode = writer.encode
+    d = config.d_hidden
     x = encode.register(config.d_embedding)
     writer.embed(encode, x)
-    flags = _flags(config, config.resets[0])
-    _, states = write_recurrent_layers(encode, x, "encoder", config.encoder_depth, d, flags)
+    _, states = write_recurrent_layers(
+        config.recurrent_cell,
+        encode,
+        x,
+        "encoder",
+        config.encoder_depth,
+        d,
+        config.encoder_options,
+    )
     finals = config.first_states([encode.last(state) for state in states])
     if config.context == "every_step":
-        context, hidden = encode.register(d), encode.register(n_states * d)
+        context = encode.register(d)
+        hidden = encode.register(config.n_states * d)
         encode.linear(
             context,
             finals[config.decoder_depth - 1],
@@ -65,11 +78,6 @@ def _write_encoder(config: Seq2SeqConfig, writer: ModelWriter) -> None:
         encode.emit(Op.KEEP_FIXED, a=context, k=CONTEXT, rows=RowKind.SENTENCES)
         encode.linear(hidden, context, "decoder.start.weight", rows=RowKind.SENTENCES)
         encode.emit(Op.TANH, hidden, rows=RowKind.SENTENCES)
-        finals = tuple(hidden.part(state * d, d) for state in range(n_states))
+        finals = tuple(hidden.part(state * d, d) for state in range(config.n_states))
     for state, final in enumerate(finals):
         encode.emit(Op.KEEP_STATE, a=final, k=state, rows=RowKind.SENTENCES)
-
-
-def _flags(config: Seq2SeqConfig, reset: str) -> int | None:
-    """The flags of write_recurrent_layers."""
-    return None if config.cell == "lstm" else GruFlag.RESET_AFTER if reset == "after" else 0

@@ -6,27 +6,26 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from bytenmt.architectures.section import LONGEST_FIELD, LayeredSection, Layers, Properties, Width
+from bytenmt.architectures.section import MAX_FIELD_BYTES, LayeredSection, Layers, Width
 
 
 class TransformerConfig(LayeredSection, frozen=True, kw_only=True, tag="transformer"):
-    """Options of a Transformer whose decoder attends to its last `window` bytes (Vaswani et al.
-    2017)."""
+    """Options of a Transformer (Vaswani et al. 2017); its decoder sees its last `window` bytes."""
 
     d_model: Width  # of a layer's input and output
     n_heads: Annotated[int, Meta(ge=1, le=256)] = 4  # of each attention
-    d_ff: Annotated[int, Meta(ge=0, le=1 << 18)] = (
-        0  # units of a feed-forward layer; 0: 4 * d_model
-    )
+    # units of a feed-forward layer; 0: 4 * d_model
+    d_ff: Annotated[int, Meta(ge=0, le=1 << 18)] = 0
     n_layers: Layers = 3
     # Bytes that the decoder's self-attention sees, the current one included; a state keeps as many.
-    window: Annotated[int, Meta(ge=1, le=LONGEST_FIELD)] = 256
+    window: Annotated[int, Meta(ge=1, le=MAX_FIELD_BYTES)] = 256
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.d_model % (2 * self.n_heads):
             raise ValueError(
-                f"d_model = {self.d_model}: expected a multiple of {2 * self.n_heads}, twice n_heads"
+                f"d_model = {self.d_model}: expected a multiple of {2 * self.n_heads},"
+                " twice n_heads"
             )
 
     @property
@@ -43,16 +42,3 @@ class TransformerConfig(LayeredSection, frozen=True, kw_only=True, tag="transfor
     def receptive_field(self) -> int:
         """Bytes of the target that a prediction depends on."""
         return 1 + self.decoder_depth * (self.window - 1) + self.ngram_reach
-
-    def properties(self) -> Properties:
-        """Return cost, paths and fields; see ModelSection.properties."""
-        return Properties(
-            encoder="attention",
-            decoder="attention",
-            time="S² + S·T" if self.source else "cT",
-            keeps=True,
-            path_s=f"c = {1 + self.encoder_depth}",
-            path_t=f"c = {self.decoder_depth}",
-            source_field="all of the source",
-            target_field=f"{self.receptive_field:,} bytes",
-        )

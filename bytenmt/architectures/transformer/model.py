@@ -1,6 +1,7 @@
-"""A Transformer on bytes: Vaswani et al. 2017, normalised before each sub-layer (Xiong et al.
-2020), with rotary positions (Su et al. 2021) and a decoder that attends to a sliding window
-(Beltagy et al. 2020).
+"""A Transformer on bytes: Vaswani et al. 2017.
+
+It is normalised before each sub-layer (Xiong et al. 2020), with rotary positions (Su et al. 2021)
+and a decoder that attends to a sliding window (Beltagy et al. 2020).
 
     sub-layer f:   x <- x + f(LayerNorm(x))
     attention:     softmax_j((R_i q_i) . (R_j k_j) / sqrt(e)) v_j, in heads of e channels
@@ -36,7 +37,7 @@ Rotation = tuple[Tensor, Tensor]  # cosines and sines, each (rows or 1, t, 1, e 
 
 
 class TransformerMemory(NamedTuple):
-    """The memory of n sources: keys and values of the decoder's attention; s is 0 without a source."""
+    """The memory of n sources, keys and values of the decoder; s is 0 without a source."""
 
     keys: tuple[Tensor, ...]  # (n, s, d_model) for each layer of the decoder
     values: tuple[Tensor, ...]  # the same
@@ -47,7 +48,8 @@ class TransformerState(NamedTuple):
     """State of the decoder between two bytes."""
 
     clock: Clock  # positions of the rows, and the rows whose rings hold their past
-    rings: Rings  # of each layer (rows, window, 2 d_model): keys and values of the last bytes
+    # of each layer (rows, window, 2 d_model): keys and values of the last bytes
+    rings: Rings
     recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
 
 
@@ -74,10 +76,10 @@ class SelfAttention(nn.Module):
         self.output = _linear(d_model, d_model, residual_scale)
 
     def project(self, x: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor]:
-        """Return rotated queries (rows, t, d_model), and rotated keys with values (rows, t, 2
-        d_model).
+        """Return rotated queries (rows, t, d_model), and rotated keys and values in one tensor.
 
-        x (rows, t, d_model); rotation: cosines and sines of the positions of x.
+        The latter is (rows, t, 2 d_model). x (rows, t, d_model); rotation: cosines and sines of the
+        positions of x.
         """
         query, key, value = self.qkv(self.norm(x)).chunk(3, dim=2)
         query, key = (_rotate(part, rotation, self.n_heads) for part in (query, key))
@@ -110,15 +112,14 @@ class CrossAttention(nn.Module):
     def forward(
         self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor, needs_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend from x (rows, t, d_model) to n sources; return what is to be added to x, of its
-        shape, and the weights (rows, t, s), the mean over heads; None unless needs_weights.
+        """Attend from x (rows, t, d_model) to n sources; return what is added to x, and weights.
 
-        x is normalised here. Its rows are n * beam, those of one source side by side. keys, values
-        (n, s, d_model): as the encoder has projected them. mask (n, s) bool: true on real columns.
+        The weights (rows, t, s) are the mean over heads; None unless needs_weights. x is normalised
+        here. Its rows are n * beam, those of one source side by side. keys, values (n, s, d_model):
+        as the encoder has projected them. mask (n, s) bool: true on real columns.
         """
-        query = self.query(self.norm(x)).reshape(
-            len(keys), -1, x.shape[2]
-        )  # a sentence's rows in a row
+        # the queries of all rows of a sentence, one after another
+        query = self.query(self.norm(x)).reshape(len(keys), -1, x.shape[2])
         q, k, v = (_heads(part.to(query.dtype), self.n_heads) for part in (query, keys, values))
         mask = mask[:, None, None]
         context = _attend(q, k, v, mask)
@@ -138,20 +139,20 @@ class Layer(nn.Module):
 
     def __init__(self, config: TransformerConfig, n_layers: int, attends: bool) -> None:
         super().__init__()
-        d, d_ff = config.d_model, config.d_ff or 4 * config.d_model
-        residual_scale = (
-            (2 + attends) * n_layers
-        ) ** -0.5  # the sum of all sub-layers has unit variance
+        d = config.d_model
+        d_ff = config.d_ff or 4 * d
+        # With this scale the sum of all sub-layers has unit variance.
+        residual_scale = ((2 + attends) * n_layers) ** -0.5
         self.self_attention = SelfAttention(d, config.n_heads, residual_scale)
-        self.cross_attention = (
-            CrossAttention(d, config.n_heads, residual_scale) if attends else None
-        )
+        self.cross_attention: CrossAttention | None = None
+        if attends:
+            self.cross_attention = CrossAttention(d, config.n_heads, residual_scale)
         self.norm = nn.LayerNorm(d)
         self.hidden = _linear(d, d_ff)
         self.output = _linear(d_ff, d, math.sqrt(2) * residual_scale)
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        """Apply the feed-forward sub-layer, with its norm, to x (..., d_model) -> (..., d_model)."""
+        """Apply the feed-forward sub-layer, with its norm, to x (..., d_model), of its shape."""
         fed: Tensor = self.output(F.gelu(self.hidden(self.norm(x))))
         return fed
 
@@ -183,7 +184,8 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
         super().__init__()
         self.config = config
         self.embedding = byte_embedding(config)
-        d, depth = config.d_model, config.decoder_depth
+        d = config.d_model
+        depth = config.decoder_depth
         self.encoder: Stack | None = None
         if config.source:
             self.encoder = Stack(config, config.encoder_depth, False, _linear(d, 2 * depth * d))
@@ -191,7 +193,8 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
 
     def encode(self, src: Tensor, src_len: Tensor) -> TransformerMemory:
         """Run the encoder; return keys and values for each decoder layer; see Model.encode."""
-        (n, s), depth = src.shape, self.config.decoder_depth
+        n, s = src.shape
+        depth = self.config.decoder_depth
         if self.encoder is None or not src.shape[1]:
             nothing = (self.embedding.weight.new_zeros(n, 0, self.config.d_model),) * depth
             return TransformerMemory(nothing, nothing, src_len)
@@ -207,25 +210,25 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
 
     def start(self, memory: TransformerMemory, beam: int = 1) -> TransformerState:
         """Return the first state, with empty rings; see Model.start."""
-        rows, device = len(memory.source_len) * beam, memory.source_len.device
-        shape = rows, self.config.window, 2 * self.config.d_model
+        rows = len(memory.source_len) * beam
+        device = memory.source_len.device
+        shape = (rows, self.config.window, 2 * self.config.d_model)
         buffers = tuple(self.embedding.weight.new_zeros(shape) for _ in self.decoder.layers)
-        recent = self.embedding.start(rows, device)
-        return TransformerState(Clock.start(rows, shape[1], device), Rings(buffers), recent)
+        clock = Clock.start(rows, self.config.window, device)
+        return TransformerState(clock, Rings(buffers), self.embedding.start(rows, device))
 
     def forward(
         self, tgt: Tensor, memory: TransformerMemory, state: TransformerState
     ) -> tuple[Tensor, TransformerState]:
-        """Read target bytes (rows, t); return the logits of the byte after each of them (rows, t,
-        256), and the new state. See Model.forward."""
+        """Read t target bytes; see Model.forward."""
         return self._read(tgt, memory, state)[:2]
 
     def forward_aligned(
         self, tgt: Tensor, memory: TransformerMemory, state: TransformerState
     ) -> tuple[Tensor, TransformerState, dict[int, Tensor]]:
-        """Read t target bytes, and return each layer's weights, too, the mean over its heads.
+        """Read t target bytes, and return attention weights; see AttentiveModel.
 
-        See AttentiveModel.forward_aligned.
+        Those of a layer are the mean over its heads.
         """
         logits, after, weights = self._read(tgt, memory, state, needs_weights=True)
         return logits, after, dict(enumerate(weights, 1))
@@ -237,8 +240,10 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
         state: TransformerState,
         needs_weights: bool = False,
     ) -> tuple[Tensor, TransformerState, list[Tensor]]:
-        """forward, and where they are needed each layer's attention weights (rows, t, s)."""
-        t, window, clock = tgt.shape[1], self.config.window, state.clock
+        """Do what forward does; return each layer's attention weights (rows, t, s) if needed."""
+        t = tgt.shape[1]
+        window = self.config.window
+        clock = state.clock
         x = self.drop(self.decoder.input(self.embedding(tgt, state.recent)))
         taps = RingTaps.from_clock(clock, t, window, 1)
         n_old = window - 1
@@ -252,7 +257,8 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
         rotation = _rotation(clock.positions(t), x, self.config)
         has_memory = memory.keys[0].shape[1] > 0
         mask = source_mask(memory.source_len, memory.keys[0].shape[1])
-        rings, weights = [], list[Tensor]()
+        rings = []
+        weights: list[Tensor] = []
         for number, (layer, ring) in enumerate(
             zip(self.decoder.layers, state.rings.buffers, strict=True)
         ):
@@ -261,22 +267,26 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
             rings.append(ring)
             x = x + self.drop(layer.self_attention(query, kept, blocks))
             if layer.cross_attention is not None and has_memory:
-                source = memory.keys[number], memory.values[number], mask
-                attended, a = layer.cross_attention(x, *source, needs_weights)
+                attended, a = layer.cross_attention(
+                    x, memory.keys[number], memory.values[number], mask, needs_weights
+                )
                 x = x + self.drop(attended)
-                weights += [] if a is None else [a]
+                if a is not None:
+                    weights.append(a)
             x = x + self.drop(layer.feed_forward(x))
         logits: Tensor = self.decoder.output(self.decoder.norm(x))
         recent = self.embedding.advance(state.recent, tgt)
         return logits, TransformerState(clock.advance(t), Rings(tuple(rings)), recent), weights
 
     def _blocks(self, position: Tensor, t: int, n_old: int) -> list[QueryBlock]:
-        """Split a chunk of t bytes from position (rows,) on into blocks of queries, behind n_old
-        columns.
+        """Split a chunk of t bytes into blocks of queries, which see n_old columns before it.
+
+        position (rows,) int64: that of the first byte of the chunk.
 
         A block has so few queries that long texts cost time and memory in proportion to t.
         """
-        blocks, window = [], self.config.window
+        blocks = []
+        window = self.config.window
         for begin in range(0, t, window):
             end = min(t, begin + window)
             low, high = max(0, n_old + begin - window + 1), n_old + end
@@ -289,13 +299,14 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
 
 
 def _heads(x: Tensor, n_heads: int) -> Tensor:
-    """(n, t, d) -> (n, heads, t, d / heads)."""
+    """Split x (n, t, d) into heads, (n, heads, t, d / heads)."""
     return x.view(*x.shape[:2], n_heads, -1).transpose(1, 2)
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """q (n, heads, t, e), k, v (n, heads, s, e), mask (n or 1, 1, t or 1, s) bool -> (n, heads, t,
-    e).
+    """Attend from q (n, heads, t, e) to k and v (n, heads, s, e); return (n, heads, t, e).
+
+    mask (n or 1, 1, t or 1, s) bool: true where a query may attend to a key.
 
     On a CPU the backward pass of PyTorch 2.13's fused attention takes half of an update in
     bfloat16, so that gradients are taken through separate products.
@@ -310,7 +321,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
 
 
 def _rotation(positions: Tensor, like: Tensor, config: TransformerConfig) -> Rotation:
-    """The cosines and sines of positions (rows or 1, t), in single precision or better."""
+    """Return cosines and sines of positions (rows or 1, t), in single precision or better."""
     e = config.d_model // config.n_heads
     exponents = torch.arange(0, e, 2, dtype=torch.float64, device=like.device) / e
     angles = positions[:, :, None, None] * BASE**-exponents
@@ -326,5 +337,5 @@ def _rotate(x: Tensor, rotation: Rotation, n_heads: int) -> Tensor:
 
 
 def _linear(d_input: int, d_output: int, scale: float = 1.0) -> nn.Module:
-    """A linear map whose outputs have the deviation `scale` of its inputs at first."""
+    """Build a linear map; its outputs have `scale` times the deviation of its inputs at first."""
     return scaled_linear(d_input, d_output, scale * d_input**-0.5, weight_norm=False)

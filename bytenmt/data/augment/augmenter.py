@@ -20,7 +20,7 @@ from bytenmt.data.augment.noise import Letters, with_noise
 from bytenmt.data.augment.sentinels import SentinelAugmenter
 from bytenmt.data.batches import Batch
 from bytenmt.data.corpus import ParallelCorpus
-from bytenmt.formality import FORM_BYTES, shown_form
+from bytenmt.formality import shown_form, with_form
 from bytenmt.sentinels import find_spans, has_sentinels, to_bytes, to_text
 from bytenmt.splitmix import mixed
 
@@ -114,7 +114,7 @@ class Augmenter:
             for i in _drawn_rows(keys, 0.0, self._config.formality):
                 source, target = pairs[i]
                 # The target as it was, since capitals would hide the form.
-                source = with_form(source, originals[i][1])
+                source = asking_for_form(source, originals[i][1])
                 if self._fits(source, target):
                     pairs[i] = source, target
         return Batch.from_pairs(pairs)
@@ -135,13 +135,10 @@ def _drawn_rows(keys: Keys, low: float, high: float) -> list[int]:
     return [int(row) for row in np.flatnonzero(is_drawn)]
 
 
-def with_form(source: bytes, target: bytes) -> bytes:
+def asking_for_form(source: bytes, target: bytes) -> bytes:
     """Return a source that begins with the byte of the form of address that the target shows;
     unchanged if it shows none, or if the source is empty."""
-    if not source:
-        return source
-    form = shown_form(to_text(target))
-    return source if form is None else FORM_BYTES[form] + source
+    return with_form(source, shown_form(to_text(target))) if source else source
 
 
 def without_final_sign(source: bytes, target: bytes, key: np.uint64) -> tuple[bytes, bytes]:

@@ -35,7 +35,7 @@ class NumbaEngine(Engine):
         """
         handles, slots = self.take_slots(requests)
         for model in self._models if requests else ():
-            for rows in model.prepare([request.source for request in requests], slots):
+            for rows in model.prepare([request.encoded_source for request in requests], slots):
                 self._team.run(partial(model.encode, rows, self.state, self.params))
         return handles
 

@@ -16,6 +16,7 @@ from bytenmt.decoding.cpu.thread_team import ThreadTeam
 from bytenmt.decoding.interface import SearchOptions
 from bytenmt.decoding.scorer import TextScores, Weights
 from bytenmt.decoding.search.state import FREE, RUNNING, ForcedText, SearchParams, SearchState
+from bytenmt.formality import Form, with_form
 from bytenmt.ngram_hash import START
 from bytenmt.utf8 import BOS
 
@@ -136,20 +137,25 @@ class CpuScorer:
         return CpuStream(self._packed, self._team)
 
     def score_texts(
-        self, sources: Sequence[bytes] | None, texts: Sequence[bytes]
+        self, sources: Sequence[bytes] | None, texts: Sequence[bytes], formality: Form | None = None
     ) -> list[TextScores]:
         """Return log-probability and rank of each text's bytes, given its source; see
         scorer.Scorer."""
+        if sources is not None:
+            sources = [with_form(source, formality) for source in sources]
         all_scores: dict[int, TextScores] = {}
         for batch, group in self._groups(sources, texts):
             all_scores.update((which, batch.scores(slot)) for slot, which in enumerate(group))
         return [all_scores[i] for i in range(len(texts))]
 
-    def attention_weights(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
+    def attention_weights(
+        self, pairs: Sequence[tuple[bytes, bytes]], formality: Form | None = None
+    ) -> list[dict[int, Weights]]:
         """Return weights (bytes of text, bytes of source + 1) of each pair by layer; see
         scorer.Scorer."""
         (packed,) = self._packed
-        program, sources = packed.program, [source for source, _ in pairs]
+        program, sources = packed.program, [with_form(source, formality) for source, _ in pairs]
+        first = 0 if formality is None else 1  # the column of the source's first byte
         weights_of_pairs: dict[int, dict[int, Weights]] = {}
         for batch, group in self._groups(
             sources, [text for _, text in pairs], program.n_attentions
@@ -157,7 +163,7 @@ class CpuScorer:
             for slot, which in enumerate(group):
                 n, order = len(sources[which]), [*range(len(sources[which]) + 1)]
                 columns = [*order[:n][::-1], n] if program.is_reversed else order
-                weights = [layer[:, columns] for layer in batch.attention(slot, n + 1)]
+                weights = [layer[:, columns[first:]] for layer in batch.attention(slot, n + 1)]
                 weights_of_pairs[which] = dict(zip(program.attending, weights, strict=True))
         return [weights_of_pairs[i] for i in range(len(pairs))]
 

@@ -84,8 +84,9 @@ class CudaGraphEngine(PyTorchEngine):
 
     def _make_room(self, requests: Sequence[Request], is_idle: bool) -> None:
         """Switch to a plan whose source capacity fits these sentences and those that are running."""
-        sources = [0 if request.source is None else len(request.source) + 1 for request in requests]
-        capacity = -(-max(sources) // SOURCE_COLUMNS) * SOURCE_COLUMNS
+        sources = [request.encoded_source for request in requests]
+        columns = [0 if source is None else len(source) + 1 for source in sources]
+        capacity = -(-max(columns) // SOURCE_COLUMNS) * SOURCE_COLUMNS
         if not is_idle:
             capacity = max(capacity, self._source_capacity)
         if capacity in self._plans and capacity == self._source_capacity:

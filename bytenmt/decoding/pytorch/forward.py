@@ -45,10 +45,9 @@ def encode_requests(
 
     requests: all or none with a source.
     """
-    sources = [
-        b"" if request.source is None else request.source + bytes([EOS]) for request in requests
-    ]
-    src, src_len = pad_texts(sources, device)
+    sources = [request.encoded_source for request in requests]
+    ended = [b"" if source is None else source + bytes([EOS]) for source in sources]
+    src, src_len = pad_texts(ended, device)
     states = []
     for model in models:
         memory = model.encode(src, src_len)

@@ -12,6 +12,7 @@ from torch import Tensor
 from bytenmt.architectures.base import Model, logits_to_log_p, pick_bytes
 from bytenmt.decoding.pytorch.forward import pad_texts
 from bytenmt.decoding.scorer import TextScores, Weights
+from bytenmt.formality import Form, with_form
 from bytenmt.utf8 import BOS, EOS
 
 CELLS = 1 << 14  # bytes of texts and sources that are read together, padding included
@@ -64,11 +65,14 @@ class TorchScorer:
 
     @torch.no_grad()
     def score_texts(
-        self, sources: Sequence[bytes] | None, texts: Sequence[bytes]
+        self, sources: Sequence[bytes] | None, texts: Sequence[bytes], formality: Form | None = None
     ) -> list[TextScores]:
         """Return log-probability and rank of each text's bytes, given its source; see
         scorer.Scorer."""
-        ended = [b"" if sources is None else sources[i] + bytes([EOS]) for i in range(len(texts))]
+        if sources is None:
+            ended = [b""] * len(texts)
+        else:
+            ended = [with_form(source, formality) + bytes([EOS]) for source in sources]
         all_scores: dict[int, TextScores] = {}
         for group in batches([(len(text), len(ended[i])) for i, text in enumerate(texts)]):
             sources_of_group = pad_texts([ended[i] for i in group], self._device)
@@ -84,20 +88,23 @@ class TorchScorer:
         return [all_scores[i] for i in range(len(texts))]
 
     @torch.no_grad()
-    def attention_weights(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
+    def attention_weights(
+        self, pairs: Sequence[tuple[bytes, bytes]], formality: Form | None = None
+    ) -> list[dict[int, Weights]]:
         """Return weights (bytes of text, bytes of source + 1) of each pair by layer; see
         scorer.Scorer."""
         (model,) = self._models
+        first = 0 if formality is None else 1  # the column of the source's first byte
         weights_of_pairs: dict[int, dict[int, Weights]] = {}
         for group in batches([(len(text), len(source) + 1) for source, text in pairs]):
-            sources = [pairs[i][0] + bytes([EOS]) for i in group]
+            sources = [with_form(pairs[i][0], formality) + bytes([EOS]) for i in group]
             texts = [bytes([BOS]) + pairs[i][1][:-1] for i in group]
             memory = model.encode(*pad_texts(sources, self._device))
             read, _ = pad_texts(texts, self._device)
             each = model.forward_aligned(read, memory, model.start(memory))[2]
             arrays = {number: weights.float().cpu().numpy() for number, weights in each.items()}
             for row, i in enumerate(group):
-                part = row, slice(len(texts[row])), slice(len(sources[row]))
+                part = row, slice(len(texts[row])), slice(first, len(sources[row]))
                 weights_of_pairs[i] = {number: weights[part] for number, weights in arrays.items()}
         return [weights_of_pairs[i] for i in range(len(pairs))]
 

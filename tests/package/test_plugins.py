@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import guide_pages
@@ -21,21 +22,28 @@ from bytenmt.checkpoints.weights import BEST, read_config, read_run
 from bytenmt.cli.main import main
 from bytenmt.config.schema import load_config, parse_stored_config
 from bytenmt.errors import BytenmtError, ConfigError
-from bytenmt.plugins import LOSS_TERMS, SCHEDULES, load_plugins
-from bytenmt.training import run as training
+from bytenmt.evaluation.scores import text_values
+from bytenmt.plugins import LOSS_TERMS, METRICS, SCHEDULES, load_plugins
+from bytenmt.training import loop as training
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation import TranslationObjective
 from bytenmt.translation.translator import Translator
 
 GUIDE = guide_pages.files(guide_pages.ROOT / "bytenmt" / "docs" / "for-researchers.md")
-USED = ("train.loss_terms.confidence=0.1", "train.schedule=sawtooth")
+USED = ("train.loss_terms.confidence=0.1", "train.schedule=sawtooth", "train.valid_lines=1")
+
+
+PACKAGE_SCHEDULES = dict(SCHEDULES)
+PACKAGE_METRICS = dict(METRICS)
 
 
 def forget_plugins() -> None:
     """Leave this process as one that has imported no plugin of the guide."""
     LOSS_TERMS.clear()
-    SCHEDULES.clear()
+    for entries, package_entries in ((SCHEDULES, PACKAGE_SCHEDULES), (METRICS, PACKAGE_METRICS)):
+        entries.clear()
+        entries.update(package_entries)  # type: ignore[arg-type]
     for name in {Path(file).stem for file in GUIDE} & set(sys.modules):
         del sys.modules[name]
 
@@ -68,6 +76,7 @@ def test_the_plugin_of_the_guide_trains_and_resumes_exactly(
         train(run, settings, **texts, device=CPU, resume=run == parts)
     assert_same(weights(whole), weights(parts))
     assert read_config(whole).train.loss_terms == {"confidence": 0.1}
+    assert records(whole)[-1]["valid_length_error"] > 0
 
 
 @pytest.mark.slow
@@ -81,7 +90,7 @@ def test_a_run_says_what_is_missing(
     monkeypatch.setenv(plugins.ENVIRONMENT, "")
     forget_plugins()
     resumed = CliRunner().invoke(main, ["train", "-o", str(run), "--resume", "--max-updates", "3"])
-    assert resumed.exit_code and "'sawtooth' is none of cosine, " in resumed.stderr
+    assert resumed.exit_code and "'sawtooth' is not one of cosine, " in resumed.stderr
     assert "one of a plugin needs `--plugin" in resumed.stderr
     assert len(resumed.stderr.splitlines()) == 1
     assert Translator.load(run, engine="torch", device="cpu", max_len_a=0, max_len_b=2).translate(
@@ -236,7 +245,7 @@ def test_a_run_that_diverges_ends(
     """The loss is NaN, or stays above that of any model that learns; what was saved stands."""
     LOSS_TERMS["nan"] = lambda x: x.logits.sum() * math.nan
     SCHEDULES["broken"] = lambda train, progress: math.nan
-    monkeypatch.setattr(training, "MOST_UPDATES", 4)
+    monkeypatch.setattr(training, "MAX_DIVERGED_UPDATES", 4)
     common = ["train.clip_norm=0.0", "train.warmup_updates=2", "train.max_updates=9"]
     wild = ["train.optimizer=sgd", "train.lr=1000"]
     for settings, message in (
@@ -252,8 +261,27 @@ def test_a_run_that_diverges_ends(
         with pytest.raises(BytenmtError, match=message):
             train(run, config("luong", *common, *settings), **texts, device=CPU)
     assert all(bool(tensor.isfinite().all()) for tensor in weights(run).values())
-    monkeypatch.setattr(training, "MOST_BITS", 0.1)
+    monkeypatch.setattr(training, "MAX_BITS", 0.1)
     with pytest.raises(
         BytenmtError, match=r"diverged \([\d.]+ bits a byte\).*the last checkpoint is kept"
     ):
         train(tmp_path / "high", config("luong", "train.max_updates=9"), **texts, device=CPU)
+
+
+def test_the_comet_of_the_guide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lines run with a stand-in for the package, which is not installed here."""
+
+    class Model:
+        def predict(self, rows: list[dict[str, str]], gpus: int) -> SimpleNamespace:
+            assert rows == [{"src": "s", "mt": "t", "ref": "r"}]
+            return SimpleNamespace(scores=[0.5])
+
+    comet = ModuleType("comet")
+    comet.download_model = lambda name: name  # type: ignore[attr-defined]
+    comet.load_from_checkpoint = lambda path: Model()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "comet", comet)
+    guide = guide_pages.ROOT / "bytenmt" / "docs" / "for-researchers.md"
+    (lines,) = (block.text for block in guide_pages.blocks(guide) if "comet" in block.text)
+    exec(lines, {})
+    assert text_values(["s"], ["t"], ["r"])["comet"] == 0.5
+    assert METRICS["comet"].is_higher_better and "comet" not in PACKAGE_METRICS
