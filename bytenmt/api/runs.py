@@ -14,7 +14,7 @@ from bytenmt.checkpoints.weights import read_config, read_run
 from bytenmt.config.schema import Config
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.text_file import TextFile
-from bytenmt.decoding.interface import AUTO, ENGINE, EngineSpec
+from bytenmt.decoding.interface import AUTO, ENGINE_SETTINGS, EngineSpec
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.errors import CheckpointError, SettingError
 from bytenmt.evaluation.comparison import read_metrics
@@ -199,8 +199,8 @@ class Run:
 
     def _runtime(self, engine: Mapping[str, Any], has_source: bool = True) -> Runtime:
         """Load the model, once for each engine. Raises SettingError for one of the other kind."""
-        if wrong := engine.keys() - ENGINE.keys():
-            raise SettingError(f"{min(wrong)} is unknown: expected {', '.join(ENGINE)}")
+        if wrong := engine.keys() - ENGINE_SETTINGS.keys():
+            raise SettingError(f"{min(wrong)} is unknown: expected {', '.join(ENGINE_SETTINGS)}")
         spec = EngineSpec(**engine)
         if spec not in self._runtimes:
             self._runtimes[spec] = load_runs([self.path], spec)
@@ -302,8 +302,8 @@ def train(
 
 def _split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options of the engine, then all others."""
-    engine = {name: value for name, value in options.items() if name in ENGINE}
-    return engine, {name: value for name, value in options.items() if name not in ENGINE}
+    engine = {name: value for name, value in options.items() if name in ENGINE_SETTINGS}
+    return engine, {name: value for name, value in options.items() if name not in ENGINE_SETTINGS}
 
 
 def _path(name: Name | None) -> Path | None:

@@ -1,9 +1,9 @@
 """The presets: sizes of the architectures, equal in decoder weights within 20 %.
 
 tiny has about 0.6 M decoder weights, small 3 M, base 10 M, large 25 M; paper is each paper's own
-model, but not its training; fast has an encoder about as large as base's and a decoder a third as
-large. One byte embedding width a preset but paper, so that a table can be handed from one model to
-another. tests/architectures/test_presets.py counts weights.
+model with its training, and without a source with that of large; fast has an encoder about as large
+as base's and a decoder a third as large. One byte embedding width a preset but paper, so that a
+table can be handed from one model to another. tests/architectures/test_presets.py counts weights.
 """
 
 from typing import Any
@@ -190,13 +190,87 @@ _ALONE_TINY: dict[str, Values] = {
 }
 
 
+# The training of each paper: its optimiser and schedule, and no weight decay. A loss is divided by
+# its target bytes here; Luong's by its sentences, of which one has about 100 bytes: his rate of 1
+# and his norm of 5 are 100 and 0.05 here.
+_ADADELTA: Values = {  # Cho et al. 2014, section 4.1; Bahdanau et al. 2015, appendix B.2
+    "optimizer": "adadelta",
+    "lr": 1.0,
+    "schedule": "constant",
+    "warmup_updates": 0,
+    "weight_decay": 0.0,
+    "label_smoothing": 0.0,
+}
+_PAPER_TRAIN: dict[str, Values] = {
+    "seq2seq": _ADADELTA,
+    "bahdanau": _ADADELTA,
+    "luong": {  # section 4.1, with dropout: 12 epochs, the rate halved after each from the eighth
+        "optimizer": "sgd",
+        "lr": 100.0,
+        "schedule": "halving",
+        "max_updates": 0,
+        "max_epochs": 12.0,
+        "warmup_updates": 0,
+        "clip_norm": 0.05,
+        "weight_decay": 0.0,
+        "label_smoothing": 0.0,
+    },
+    "bytenet": {
+        "lr": 3e-4,
+        "schedule": "constant",
+        "warmup_updates": 0,
+        "weight_decay": 0.0,
+        "label_smoothing": 0.0,
+    },
+    "convs2s": {  # section 4.2: a rate of 0.25 that is divided by 10 until it is below 1e-4
+        "optimizer": "nag",
+        "momentum": 0.99,
+        "lr": 0.25,
+        "schedule": "plateau",
+        "plateau_factor": 0.1,
+        "min_lr": 4e-4,
+        "max_updates": 0,
+        "warmup_updates": 0,
+        "clip_norm": 0.1,
+        "weight_decay": 0.0,
+        "label_smoothing": 0.0,
+    },
+    "transformer": {  # Vaswani et al. 2017, section 5: 512 ** -0.5 * 4000 ** -0.5 at its peak
+        "lr": 7e-4,
+        "schedule": "inverse_sqrt",
+        "max_updates": 100_000,
+        "warmup_updates": 4_000,
+        "adam_beta2": 0.98,
+        "weight_decay": 0.0,
+    },
+}
+_PAPER_DROPOUT = {
+    "seq2seq": 0.0,
+    "bahdanau": 0.0,
+    "luong": 0.2,
+    "bytenet": 0.0,
+    "convs2s": 0.2,
+    "transformer": 0.1,
+}
+# The training without a source, which most of the papers did not have: as before a recipe.
+_PAPER_ALONE: Values = _TRAIN["paper"] | {
+    "optimizer": "adamw",
+    "schedule": "cosine",
+    "max_updates": 20_000,
+    "max_epochs": 0.0,
+    "clip_norm": 1.0,
+    "weight_decay": 0.01,
+}
+
+
 def _preset(preset: str, arch: str) -> dict[str, Values]:
     """Return the sections of a preset of an architecture."""
-    tried = _TRIED.get(preset, {}).get(arch, {})
-    return {
-        "model": _SHARED[preset] | _SIZES[arch][preset],
-        "train": _TRAIN[preset] | tried,
-    }
+    model = _SHARED[preset] | _SIZES[arch][preset]
+    train = _TRAIN[preset] | _TRIED.get(preset, {}).get(arch, {})
+    if preset == "paper":
+        model |= {"dropout": _PAPER_DROPOUT[arch]}
+        train |= _PAPER_TRAIN[arch]
+    return {"model": model, "train": train}
 
 
 def _preset_without_source(preset: str, arch: str) -> dict[str, Values]:
@@ -205,6 +279,9 @@ def _preset_without_source(preset: str, arch: str) -> dict[str, Values]:
     train = {"optimizer": "adamw"} | _ALONE_TRAIN.get(arch, {})
     if preset == "tiny":
         train |= _ALONE_TINY[arch]
+    if preset == "paper":
+        model |= {"dropout": _SHARED["paper"]["dropout"]}
+        train |= _PAPER_ALONE
     return {"model": model, "train": train}
 
 

@@ -52,9 +52,12 @@ class TextFact(Struct, frozen=True):
 class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Search settings tuned for a model, which translation uses where the user gives none."""
 
-    length_penalty: LengthPenalty  # exponent A: a score is log-probability / (bytes + 1)**A
+    # Exponent A: a score is log-probability / (bytes + 1)**A; None: not tuned.
+    length_penalty: LengthPenalty | None = None
     no_repeat_ngram_size: Whole = 0  # characters of n-grams that may not occur twice; 0: all may
     beam: Beam | None = None  # the beam size with which they were found
+    # The folder of a model of the opposite direction, beside the folder of this one.
+    reverse: Annotated[str, Meta(pattern=r"^[^./\\:][^/\\:]*$")] | None = None
 
 
 Amount = Annotated[float, Meta(ge=0.0, le=1e6)]

@@ -15,7 +15,7 @@ from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.files import check_output, resumable_writer, standard_input, stream_of, writer
 from bytenmt.cli.options import FILES, command, models, settings
 from bytenmt.config.fields import Bits, Positive, option
-from bytenmt.decoding.interface import SPEED, EngineSpec
+from bytenmt.decoding.interface import SPEED_HEADING, EngineSpec
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ class FileOptions:
     buffer_size: Positive = option(
         1000,
         "Maximum number of lines that are read ahead, sorted by length and translated together.",
-        heading=SPEED,
+        heading=SPEED_HEADING,
     )
     workers: Positive = option(
         1,
         "Number of processes that share the lines, each with --threads threads; the output stays"
         " the same.",
-        heading=SPEED,
+        heading=SPEED_HEADING,
     )
 
 
@@ -118,7 +118,7 @@ def translate(
     is_stream = input is None or input.is_fifo()  # lines of a pipe are translated as they come
     text = None
     if input is not None and not is_stream:
-        text = inputs.open_text(input)
+        text = inputs.open_text(input, may_be_empty=True)
     runtime = inputs.load_models(runs, engine)
     translator = Translator.from_runtime(runtime, checked)
     form = _output_format(answers, runtime, translator.settings)
@@ -147,16 +147,16 @@ def _shape(
 ) -> dict[str, Any]:
     """Return what the lines of an output depend on besides the input, by name."""
     from bytenmt.decoding.engine_selection import precision_of
-    from bytenmt.translation.settings import KEEP, TABLE, option_name
+    from bytenmt.translation.settings import KEEP_SETTINGS, TRANSLATION_SETTINGS, option_name
 
     spec = runtime.spec
     precisions = [precision_of(run.precision, spec) for run in runtime.runs]
     shape: dict[str, Any] = {"bytenmt": __version__}
     shape["models"] = sorted(run.digest for run in runtime.runs)
     shape["engine"] = f"{spec.engine} {spec.device} {' '.join(precisions)}"
-    for name in TABLE.keys() - {"max_tokens"}:  # which changes nothing but the speed
+    for name in TRANSLATION_SETTINGS.keys() - {"max_tokens"}:  # which changes nothing but the speed
         shape[option_name(name)] = getattr(settings.search, name, getattr(settings, name, None))
-    for name in KEEP:
+    for name in KEEP_SETTINGS:
         shape[option_name(name)] = given.get(name)
     if (glossary := given.get("glossary")) is not None:
         shape["--glossary"] = hashlib.sha256(Path(glossary).read_bytes()).hexdigest()[:16]

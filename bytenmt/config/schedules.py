@@ -29,7 +29,7 @@ class Progress(Protocol):
 
 
 # The schedules that fall until the end of the run, and therefore need one.
-SCHEDULES_WITH_END = frozenset({"cosine", "linear", "wsd"})
+SCHEDULES_WITH_END = frozenset({"cosine", "linear", "wsd", "halving"})
 
 
 def cosine(train: TrainConfig, progress: Progress) -> float:
@@ -57,13 +57,22 @@ def wsd(train: TrainConfig, progress: Progress) -> float:
     return min(1.0, (1 - fraction_done(train, progress)) / train.decay_share)
 
 
+def halving(train: TrainConfig, progress: Progress) -> float:
+    """Stay for two thirds of the run, then halve after each twelfth (Luong et al. 2015).
+
+    In a run of twelve epochs these are the epochs from the eighth on.
+    """
+    n_twelfths = int(12 * fraction_done(train, progress))
+    return float(0.5 ** max(0, n_twelfths - 7))
+
+
 def plateau(train: TrainConfig, progress: Progress) -> float:
     """Fall by train.plateau_factor at each validation that is not the best (Gehring et al.
     2017)."""
     return float(train.plateau_factor**progress.standstills)
 
 
-PACKAGE_SCHEDULES = (cosine, linear, inverse_sqrt, constant, wsd, plateau)
+PACKAGE_SCHEDULES = (cosine, linear, inverse_sqrt, constant, wsd, halving, plateau)
 for package_schedule in PACKAGE_SCHEDULES:  # a plugin's of the same name wins
     SCHEDULES.setdefault(package_schedule.__name__, package_schedule)
 

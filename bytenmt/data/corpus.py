@@ -14,6 +14,11 @@ from bytenmt.data.pair_files import PairFiles
 from bytenmt.data.text_file import MAX_LINE_BYTES, Indices, Lengths, TextFile
 from bytenmt.errors import DataError
 
+# Zero-width characters, which str.isspace does not count, and the first bytes of all characters
+# beyond ASCII that cannot be seen, among which are others.
+ZERO_WIDTH = "\u00ad\u200b\u200c\u200d\u2060\ufeff"
+FIRST_BYTES = np.array([0xC2, 0xE1, 0xE2, 0xE3, 0xEF], np.uint8)
+
 
 class CorpusPart(NamedTuple):
     """The opened files of one of the corpora that a ParallelCorpus joins; see PairFiles."""
@@ -44,7 +49,7 @@ class LeftOut(NamedTuple):
     """
 
     too_long: Indices  # (k,) int64: a side is longer than its limit
-    empty: Indices  # (k,) int64: a side has no bytes, or the target only white space
+    empty: Indices  # (k,) int64: a side has no bytes, or the target no visible character
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,8 +234,14 @@ def _concatenate(arrays: Sequence[Lengths]) -> Lengths:
 
 
 def _white_lines(text: TextFile) -> Indices:
-    """Return the lines, from 0, of white space alone."""
+    """Return the lines, from 0, without a visible character: white space and zero-width ones."""
     candidates = np.flatnonzero(text.lengths > 0)
-    candidates = candidates[text.data[text.starts[candidates]] <= ord(" ")]
-    white = [line for line in candidates.tolist() if text.line(line).decode().isspace()]
+    first_bytes = text.data[text.starts[candidates]]
+    candidates = candidates[(first_bytes <= ord(" ")) | np.isin(first_bytes, FIRST_BYTES)]
+    white = [line for line in candidates.tolist() if not has_visible(text.line(line).decode())]
     return np.array(white, np.int64)
+
+
+def has_visible(line: str) -> bool:
+    """Return whether a line has a character that is neither white space nor of zero width."""
+    return any(not letter.isspace() and letter not in ZERO_WIDTH for letter in line)

@@ -1,9 +1,9 @@
 """Calibrate the thresholds of a Judge, and the words that a model knows, on a validation text.
 
-Nobody grades validation text; there is one reference a line. A translation counts as poor if its chrF
-is below POOR_BELOW, and many good ones are, since they use other words than the reference. How many,
-the translations tell of which the model is surest: these are taken as right. What other translations
-have beyond this share is taken as unusable.
+Nobody grades validation text; each line has one reference. A translation is poor if its chrF is
+below POOR_BELOW, and many good ones are, since they use other words than the reference. How many,
+those translations tell of which the model is surest: they are taken as right. The poor ones beyond
+this share are taken as unusable.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ from bytenmt.decoding.loading import Runtime
 from bytenmt.decoding.scorer import Scorer
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.judge import bits_of_text, bits_of_texts, find_unknown_words
+from bytenmt.translation import reranking
 from bytenmt.translation.confidence import copied_spans, text_flags
 from bytenmt.translation.line_batch import TranslationResult
 from bytenmt.translation.source_words import MIN_COUNTS, WordCounts
 from bytenmt.translation.translator import Translator
 
 MAX_LINES, MIN_LINES = 1500, 100  # that thresholds are calibrated on
-# Sizes of the beams of the searches that commands use by default: alone, and ranked by a model of the
-# opposite direction.
-BEAM, RERANKED_BEAM = 5, 12
+BEAM = 5  # of a search without a model of the opposite direction
 POOR_BELOW = 50.0  # chrF
 FALSE_ALARMS = 0.02  # share of the validation text's references below the threshold of source_bits
 UNUSABLE_SURE_SHARE = 0.03  # of the sure translations, at most
@@ -133,7 +132,7 @@ def calibrate_runtime(
     flags = measure_pairs(runtime.make_scorer(), own_sources, own_references, knows_empty_sources)
     searches = {"greedy": _translate(alone, own_sources, 1), "beam": by_beam}
     if runtime.reverse is not None:
-        searches["reranked"] = _translate(runtime, own_sources, RERANKED_BEAM)
+        searches["reranked"] = _translate(runtime, own_sources, reranking.BEAM)
     judged = {
         name: judge_search(results, own_references, flags, words)
         for name, results in searches.items()

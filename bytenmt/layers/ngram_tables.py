@@ -15,7 +15,6 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -35,6 +34,8 @@ from bytenmt.ngram_hash import (
 )
 from bytenmt.splitmix import signed
 from bytenmt.utf8 import BOS
+
+N_POWERS = 1024  # bytes whose word hashes are computed at once, by a power for each
 
 # The last bytes that a decoder has read, (rows, 8) uint8, the newest last; with a table of words
 # also the hash of the word's beginning that they end with, (rows,) int64, see ngram_hash.py; ()
@@ -60,6 +61,9 @@ class NgramTables(nn.Module):
     Its gradients go into the list `gradients`, which training empties; `weight.grad` stays None.
     """
 
+    powers: Tensor  # (N_POWERS + 1,) int64: PER_BYTE ** i modulo 2 ** 64
+    inverses: Tensor  # (N_POWERS,) int64: PER_BYTE ** -i modulo 2 ** 64
+
     def __init__(
         self,
         d_embedding: int,
@@ -77,6 +81,10 @@ class NgramTables(nn.Module):
             torch.zeros(len(self.orders) * n_rows + n_word_rows, d_embedding)
         )
         self.gradients: list[RowGradients] = []
+        # Held here, not in a cache that could free them: a captured CUDA graph reads them again.
+        powers, inverses = _powers(N_POWERS)
+        self.register_buffer("powers", powers, persistent=False)
+        self.register_buffer("inverses", inverses, persistent=False)
 
     def start(self, rows: int, device: torch.device) -> RecentBytes:
         """Return the recent bytes before a text: all BOS, which is part of no word."""
@@ -125,6 +133,17 @@ class NgramTables(nn.Module):
 
         It is 0 at bytes that are part of no word, see ngram_hash.py. before (rows,) int64: the hash
         at the byte before ids.
+        """
+        parts = []
+        for part in torch.split(ids, N_POWERS, dim=1):
+            parts.append(self._short_prefix_hashes(part, before))
+            before = parts[-1][:, -1]
+        if len(parts) == 1:
+            return parts[0]
+        return torch.cat(parts, dim=1)
+
+    def _short_prefix_hashes(self, ids: Tensor, before: Tensor) -> Tensor:
+        """Return prefix_hashes of at most N_POWERS bytes.
 
         With P = PER_BYTE, h_i = P h_{i-1} + x_i inside a word, so that h_i = P^i (S_i - S_r), where
         S_i is the sum of x_j P^-j up to i and r the last byte that is part of no word; without such
@@ -134,7 +153,8 @@ class NgramTables(nn.Module):
         t = ids.shape[1]
         text = _fold_case(_without_forms(ids))
         in_word = is_word_byte(text)
-        powers, inverses = _powers(t, ids.device)
+        powers = self.powers[: t + 1]
+        inverses = self.inverses[:t]
         x = torch.where(in_word, text.long() + 1, 0)
         sums = F.pad((x * inverses).cumsum(dim=1), (1, 0))
         places = torch.arange(1, t + 1, device=ids.device).expand_as(ids)
@@ -170,8 +190,7 @@ def _hash_rows(key: Tensor, order: int, n_rows: int) -> Tensor:
     return (h >> (64 - n_rows.bit_length() + 1)) & (n_rows - 1)
 
 
-@lru_cache(maxsize=256)
-def _powers(t: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def _powers(t: int) -> tuple[Tensor, Tensor]:
     """Return PER_BYTE ** i, (t + 1,), and the inverses of the first t, (t,), modulo 2 ** 64."""
     inverse = pow(PER_BYTE, -1, 1 << 64)
     up = [1]
@@ -180,8 +199,8 @@ def _powers(t: int, device: torch.device) -> tuple[Tensor, Tensor]:
         up.append(up[-1] * PER_BYTE & WORD)
         down.append(down[-1] * inverse & WORD)
     return (
-        torch.tensor([signed(value) for value in up], device=device),
-        torch.tensor([signed(value) for value in down[:t]], device=device),
+        torch.tensor([signed(value) for value in up]),
+        torch.tensor([signed(value) for value in down[:t]]),
     )
 
 

@@ -21,8 +21,10 @@ from bytenmt.errors import BytenmtError, ConfigError
 
 # The factor of a preset's batch where there is a GPU and train.max_tokens is not set.
 GPU_BATCH_FACTOR = 8
-# Keys of `train` that --resume may change.
+# Keys of `train` that --resume may change: the limits of the run, and intervals.
 LIMITS = ("max_updates", "max_epochs", "max_minutes", "patience")
+INTERVALS = ("log_every", "valid_every", "save_every")
+CHANGEABLE_KEYS = (*LIMITS, *INTERVALS)
 
 
 def configuration(
@@ -39,7 +41,7 @@ def configuration(
     """Return the configuration to train the folder `run` with.
 
     It is a new one, or, with `resume` and a checkpoint in the folder, that of the run, of which the
-    other arguments may change only LIMITS, such as max_updates.
+    other arguments may change only CHANGEABLE_KEYS, such as max_updates.
 
     file: a TOML file; settings: a nested dictionary, whose values win over the file; source:
     whether the training text has sources; init_from: a run whose model section and data.sentinels a
@@ -76,13 +78,13 @@ def configuration(
         merge(tree, given)
         return resolve_config(arch, preset, tree)
     config = resolve_config(arch, preset, given)
-    if on_gpu:
+    if on_gpu and preset != "paper":  # a paper's batch belongs to its recipe
         return scale_batch_for_gpu(config, given)
     return config
 
 
 def _resumed_configuration(run: Path, arch: str | None, given: Mapping[str, Any]) -> Config:
-    """Return the configuration of a run with the limits that `given` changes.
+    """Return the configuration of a run with the limits and intervals that `given` changes.
 
     Raises ConfigError where it changes other keys.
     """
@@ -93,10 +95,10 @@ def _resumed_configuration(run: Path, arch: str | None, given: Mapping[str, Any]
     for section in ("model", "data", "train"):
         for key, value in config_tree(config)[section].items():
             old = before[section].get(key)
-            if value != old and key not in LIMITS and value != "auto":
+            if value != old and key not in CHANGEABLE_KEYS and value != "auto":
                 raise ConfigError(
                     f"configuration {section}.{key} is {value!r}, but {run} was trained with"
-                    f" {old!r}: --resume changes only {', '.join(LIMITS)}"
+                    f" {old!r}: --resume changes only {', '.join(CHANGEABLE_KEYS)}"
                 )
     return config
 

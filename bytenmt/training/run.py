@@ -22,8 +22,9 @@ from bytenmt.checkpoints.facts import Facts
 from bytenmt.checkpoints.metrics import MetricsLog, Record
 from bytenmt.checkpoints.weights import CONFIG, has_checkpoint, read_config
 from bytenmt.config.fields import MAX_THREADS
-from bytenmt.config.schedules import SCHEDULES_WITH_END, stopped_early
+from bytenmt.config.schedules import SCHEDULES_WITH_END, lr_factor, stopped_early
 from bytenmt.config.schema import Config, config_toml, fingerprint
+from bytenmt.config.train_section import TrainConfig
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.pair_files import PairFiles
 from bytenmt.decoding.engine_selection import n_cores
@@ -36,6 +37,8 @@ from bytenmt.training.loop import TrainingLoop
 from bytenmt.training.precision import precision_of
 from bytenmt.training.trainer import Objective, Trainer
 from bytenmt.training.translation import TranslationObjective
+
+MAX_JUMP = 1.2  # of the learning rate at a resumption, above which there is a warning
 
 
 def train(
@@ -68,6 +71,7 @@ def train(
     if group.is_leader:
         leader_reporter = reporter
     _warn_of_keys_without_effect(config, files, leader_reporter)
+    _warn_of_long_warmup(config.train, leader_reporter)
     with preserve_thread_count(), ExitStack() as stack:
         # 1) the configuration, with the precision of this machine, and the text
         is_resumed = resume and group.broadcast(has_checkpoint(run))
@@ -102,6 +106,7 @@ def train(
             return 0
         if is_resumed:
             leader_reporter.say(f"resuming {run} at update {trainer.progress.update}")
+            _warn_of_jump(trainer, leader_reporter)
         elif resume:
             leader_reporter.warn(
                 f"--resume: {run} holds nothing to resume: the run starts at update 0"
@@ -150,6 +155,29 @@ def _warn_of_keys_without_effect(
         unread.append("weight")
     if unread:
         reporter.warn(f"without effect on a language model: {', '.join(unread)}")
+
+
+def _warn_of_long_warmup(train: TrainConfig, reporter: Reporter) -> None:
+    """Warn where a run ends in updates before its learning rate has reached its peak."""
+    if 0 < train.max_updates <= train.warmup_updates:
+        reporter.warn(
+            f"train.warmup_updates is {train.warmup_updates:,}, and the run ends after"
+            f" {train.max_updates:,} updates: the learning rate never reaches its peak; lower"
+            " train.warmup_updates"
+        )
+
+
+def _warn_of_jump(trainer: Trainer, reporter: Reporter) -> None:
+    """Warn where a run goes on with a much higher learning rate, because its end has moved."""
+    train = trainer.config.train
+    next_lr = train.lr * lr_factor(train, trainer.progress)
+    is_warm = trainer.progress.update >= train.warmup_updates
+    if train.schedule in SCHEDULES_WITH_END and is_warm and next_lr > MAX_JUMP * trainer.lr:
+        reporter.warn(
+            f"the learning rate jumps from {trainer.lr:.3g} to {next_lr:.3g}: train.schedule ="
+            f" {train.schedule} depends on the end of the run, which has moved; for a run that may"
+            " be extended choose wsd and extend it before its decay, or a schedule without an end"
+        )
 
 
 def _with_precision(

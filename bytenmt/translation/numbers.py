@@ -13,11 +13,11 @@ GROUPED = re.compile(
 WRITTEN = re.compile(r"\d[\d.,'\u00a0\u202f\u2019 ]*\d")
 # A unit behind each of two numbers with nothing between: "10 Menschen 15 Menschen".
 REPEATED_UNIT = re.compile(r"\d[ \u00a0]([^\W\d_]{3,}) \d[\d.,:]*+[ \u00a0]\1(?!\w)")
-HALF_A_DAY = 12  # hours between "3 p.m." and "15 Uhr"
+HALF_DAY_HOURS = 12  # between "3 p.m." and "15 Uhr"
 DECIMAL_SIGNS = {"de": ",", "en": ".", "ko": "."}  # by language
 
 
-def has_wrong_number(source: str, text: str) -> bool:
+def numbers_differ(source: str, text: str) -> bool:
     """Return whether a number of the source is missing in the translation, written in digits, is
     there more often than in the source, or has its separators in wrong places.
 
@@ -27,7 +27,7 @@ def has_wrong_number(source: str, text: str) -> bool:
     """
     wanted, written = _numbers(source), _numbers(text)
     is_missing = any(
-        n and not (n <= HALF_A_DAY and n + HALF_A_DAY in written) for n in wanted - written
+        n and not (n <= HALF_DAY_HOURS and n + HALF_DAY_HOURS in written) for n in wanted - written
     )
     is_more = any(n in wanted for n in written - wanted)
     return is_missing or is_more or _repeats_unit(source, text) or _is_malformed(source, text)
@@ -59,12 +59,12 @@ def _is_malformed(source: str, text: str) -> bool:
 
 
 def count_number_faults(source: str, text: str, language: str) -> int:
-    """Return 2 if a number is wrong, 1 if one is not written in the way of the target language, else
-    0.
+    """Return how wrong the numbers of a translation are: 0, 1 or 2.
 
-    language: code of the target language, such as "de"; an unknown one has no way of its own.
+    2: a number is wrong; 1: one is not written in the way of the target language. language: its
+    code, such as "de"; an unknown one has no way of its own.
     """
-    if has_wrong_number(source, text):
+    if numbers_differ(source, text):
         return 2
     sign = DECIMAL_SIGNS.get(language)
     for number in GROUPED.finditer(source):

@@ -1,9 +1,9 @@
 """The words that a model knows: those that the source side of its training text has often enough.
 
-A Bloom filter (Bloom 1970) in the model's facts holds them. A line with another word is translated
-worse than its costs tell: the model spells out something that looks right. A second filter holds the
-words that are not names: a name, such as "Nextcloud", stands in training text with a capital alone
-and mostly unchanged in the translation, or not at all.
+A Bloom filter (Bloom 1970) in the model's facts holds them. A line with another word is often
+translated worse than its costs tell: the model spells out something that looks right. A second
+filter holds the words that are not names: a name, such as "Nextcloud", stands in training text with
+a capital alone and mostly unchanged in the translation, or not at all.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
+
+from msgspec.structs import replace
 
 from bytenmt.checkpoints.facts import SourceWords, WordFilter
 from bytenmt.sentinels import Span
@@ -48,7 +50,7 @@ def word_spans(text: str) -> Iterator[Span]:
 
 
 def word_key(word: str) -> str:
-    """Return the form by which a word is counted: case folded; of Korean the first two syllables."""
+    """Return what a word is counted by: case folded; of Korean the first two syllables."""
     if _is_hangul(word):
         return word[:STEM_SYLLABLES]
     return unicodedata.normalize("NFC", word).casefold()
@@ -59,8 +61,7 @@ def _is_hangul(word: str) -> bool:
 
 
 def is_known(word: str, words: SourceWords) -> bool:
-    """Return whether training text has a word often enough; of German the last part of a compound is
-    enough."""
+    """Return whether training text has a word often enough; of a German compound its last part."""
     return _has_word(words.known, word, words.language)
 
 
@@ -165,18 +166,26 @@ class WordCounts:
 
     def source_words(self, min_count: int) -> SourceWords:
         """Return the words that occur at least min_count times, and those that are not names."""
-        known = [key for key, count in self._counts.items() if count >= min_count]
-        ordinary = [
-            key
-            for key, count in self._counts.items()
-            if count >= MIN_ORDINARY_COUNT and not self._is_name(key)
-        ]
         return SourceWords(
             language=self.language,
             min_count=min_count,
-            known=build_filter(known),
-            ordinary=build_filter(ordinary),
+            known=build_filter(self._known(min_count)),
+            ordinary=build_filter(self._ordinary(MIN_ORDINARY_COUNT)),
         )
+
+    def add_to(self, words: SourceWords) -> SourceWords:
+        """Return a copy of words with all that were counted, however few times."""
+        return replace(
+            words,
+            known=extend_filter(words.known, self._known(1)),
+            ordinary=extend_filter(words.ordinary, self._ordinary(1)),
+        )
+
+    def _known(self, min_count: int) -> list[str]:
+        return [key for key, count in self._counts.items() if count >= min_count]
+
+    def _ordinary(self, min_count: int) -> list[str]:
+        return [key for key in self._known(min_count) if not self._is_name(key)]
 
     def _is_name(self, key: str) -> bool:
         n_lines = self._lines[key]

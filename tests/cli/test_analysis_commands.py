@@ -46,7 +46,9 @@ def test_systems_are_compared(place: Path) -> None:
     assert not found["seeds"]  # copy is a run of the same seed
     (own,) = json.loads(accepted(f"evaluate bytenet {TEXTS} {SHORT} --json"))["systems"]
     assert found["systems"][1] == own | {
-        name: found["systems"][1][name] for name in ("chrf_p", "bleu_p")
+        f"{name}_{kind}": found["systems"][1][f"{name}_{kind}"]
+        for name in ("chrf", "bleu", "exact_match")
+        for kind in ("ci", "p")
     }
     assert (found["systems"][2]["chrf_p"], found["systems"][2]["bleu_p"]) == (1.0, 1.0)
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -125,3 +126,24 @@ def test_a_full_disk_is_named() -> None:
     with pytest.raises(OSError) as other, naming("out"):
         raise OSError(errno.EIO, "bad input")
     assert other.value.filename is None
+
+
+def test_an_empty_file_is_like_an_empty_stream(place: Path) -> None:
+    """-i empty gives an empty output, as < empty does; what is scored must have lines."""
+    Path("empty").touch()
+    assert accepted("translate run -i empty") == ""
+    accepted("translate run -i empty -o out")
+    assert Path("out").read_bytes() == b"" and not list(place.glob(".*"))
+    assert "empty is empty" in refused("evaluate run --src empty --ref empty")
+
+
+@pytest.mark.parametrize(
+    ("stored", "changes"), [("{}", ""), ('{"no_repeat_ngram_size": 2}', "--no-repeat-ngram-size 2")]
+)
+def test_search_defaults_may_be_some(stored: str, changes: str, template: Path) -> None:
+    """The fields that search.json lacks have the usual defaults."""
+    command = "translate {} -i in --beam-size 3 --max-len-a 0 --max-len-b 9 {}"
+    expected = accepted(command.format("run", changes))
+    shutil.copytree(template / "run", "tuned")
+    Path("tuned/search.json").write_text(stored)
+    assert accepted(command.format("tuned", "")) == expected

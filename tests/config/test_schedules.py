@@ -29,6 +29,11 @@ def test_schedules() -> None:
         factor(update, schedule="wsd", max_updates=1000, decay_share=0.2)
         for update in (790, 850, 1000)
     ]
+    halving = [
+        factor(update, schedule="halving", max_updates=1200)
+        for update in (799, 800, 899, 900, 1199)
+    ]
+    assert halving == [1.0, 0.5, 0.5, 0.25, 1 / 16]
     assert wsd == pytest.approx([1.0, 0.75, 0.0])
     assert factor(500, standstills=2, schedule="plateau", plateau_factor=0.5) == 0.25
     assert factor(4, standstills=2, schedule="plateau") == pytest.approx(0.5)  # still warming up

@@ -171,6 +171,14 @@ def test_white_space_alone_is_no_target(tmp_path: Path) -> None:
     assert len(kept) == 5
 
 
+@pytest.mark.parametrize("target", ["\u3000", "\u200b", "\ufeff", "\u00a0\u2003", "\u3000\u200b"])
+def test_a_target_that_nobody_sees_is_no_target(target: str, tmp_path: Path) -> None:
+    """White space of any script, and zero-width characters; the same before a letter are text."""
+    text = f"{target}\n{target}a\nb{target}\n"
+    corpus = open_pair(*pair_files(tmp_path, b"a\nb\nc\n", text.encode()))
+    assert corpus.lines.tolist() == [1, 2] and corpus.left_out[0].empty.tolist() == [0]
+
+
 @pytest.mark.parametrize(
     ("text", "encoding", "named"),
     [

@@ -127,7 +127,7 @@ def test_the_command_refuses_in_one_line(tmp_path: Path, model: Path) -> None:
     empty.write_text('msgid "a"\nmsgstr ""\n')
     (tmp_path / "latin.tsv").write_bytes(b"a\tcaf\xe9\n")
     for words, arguments in (
-        ("no pair of texts", [empty, "-m", model, "-o", other]),
+        ("contains no translated texts", [empty, "-m", model, "-o", other]),
         ("0xE9 is not valid UTF-8: convert", [tmp_path / "latin.tsv", "-m", model, "-o", other]),
         ("trained on en", [empty, "-m", model, "-o", other, "--pair", "fr-de"]),
         ("exists already", [empty, "-m", model, "-o", model]),
@@ -142,7 +142,7 @@ def test_a_model_that_knows_forms_of_address_learns_with_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
 ) -> None:
     """The byte stands before the sources whose target shows a form; the adapted model knows it."""
-    monkeypatch.setattr(adaptation, "FIXED_UPDATES", 20)
+    monkeypatch.setattr(adaptation, "N_FIXED_UPDATES", 20)
     first_bytes, learn = set[bytes](), Trainer.learn
 
     def noted(self: Trainer, shares: Any) -> Any:

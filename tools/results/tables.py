@@ -26,7 +26,7 @@ def table(recipe: Recipe, results: Results, corpora: Path, folder: Path) -> str:
         if recipe.is_language_model
         else ["BLEU", "BLEU, lower-cased", "chrF", "exact, %"]
     )
-    columns = ["", *heads, "valid bits/byte", "parameters", "updates", "minutes"]
+    columns = ["", *heads, "valid bits/byte", "parameters", "updates", "wall minutes"]
     columns += MEASURED_COLUMNS if recipe.noise else ()
     lines = [f"# {recipe.title}", "", _line(columns), "|---" + "|---:" * (len(columns) - 1) + "|"]
     for name, rows in _by_seed(recipe).items():
