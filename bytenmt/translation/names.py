@@ -1,9 +1,9 @@
 """Find the names of people and products in a line, which its translation keeps.
 
-Whether a word is a name depends on the model: it has a capital, and training text lacks it, or has it
-with a capital alone and mostly unchanged in the translation (see source_words). At the beginning of
-a sentence, and in a line in title case, every word has a capital: there only names in camel case,
-such as "GitLab", are found.
+Whether a word is a name depends on the model: it has a capital, and training text lacks it, or has
+it with a capital alone and mostly unchanged in the translation (see source_words). At the beginning
+of a sentence, and in a line in title case, every word has a capital: there only names in camel
+case, such as "GitLab", are found.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from bytenmt.translation.source_words import CAMEL_CASE, is_name, word_spans
 # Characters before a word that are looked at.
 CONTEXT = 12
 MIN_CONTENT_LETTERS = 4  # of a word that has a capital in title case: "of" and "the" have none
+MIN_ACRONYM_LETTERS = 4  # shorter ones are known to models, or are spelt in another way: OK, ID
+MIN_TITLE_WORDS = 2  # so many more ordinary words with a capital than without: title case
 OPENING_QUOTES = "\"'([«»„“‚‘"
 CLOSING_QUOTES = "\"')]»”’"
 SENTENCE_ENDS = ".!?…:;•·–—-/="
@@ -25,11 +27,12 @@ MARKUP = "*#>|_~"  # what stands before a word of Markdown that may be the first
 ABBREVIATION = re.compile(r"\b(?:Mrs?|Ms|Dr|Prof|St|Hr|Fr|[A-Z])\.\Z")
 # A word beside one of these signs is part of a code.
 CODE_BEFORE = re.compile(r"[\w@#$%&\\.]\Z")
-CODE_BEHIND = re.compile(r"[_(=\\@]|[.:]\w")
-# A word before a German noun, which has a capital as well: an article, or an adjective by its ending.
+CODE_BEHIND = re.compile(r"[_(=\\@A-Za-z]|[.:]\w")
+# A word before a German noun, which has a capital as well: an article, or an adjective by its
+# ending.
 GERMAN_ARTICLE = re.compile(
-    r"\b(?:[Dd]as|[Ii]m|[Aa]m|[Zz]um|[Zz]ur|beim|vom|ins|ans|aufs|(?:[Kk]|[Mm]|[Dd]|[Ss])?[Ee]in|[Ii]hr"
-    r"|[Uu]nser|mehr|viel|wenig|etwas|nichts|zwei|drei|vier|\d+|\w*(?:e|en|er|es|em))\W{1,3}\Z"
+    r"\b(?:[Dd]as|[Ii]m|[Aa]m|[Zz]um|[Zz]ur|beim|vom|ins|ans|aufs|[KkMmDdSs]?[Ee]in|[Ii]hr|[Uu]nser"
+    r"|mehr|viel|wenig|etwas|nichts|zwei|drei|vier|\d+|\w*(?:e|en|er|es|em))\W{1,3}\Z"
 )
 # Forms of German nouns for all genders, such as "BenutzerInnen": no names.
 GENDERED = re.compile(r".*[a-zß]In(?:nen)?")
@@ -76,12 +79,13 @@ def _tells_names_by_capitals(text: str, spans: Sequence[Span], words: SourceWord
         has_small = has_small or word[0].islower()
         if len(word) >= MIN_CONTENT_LETTERS and not is_name(word, words):
             balance += 1 if word[0].isupper() else -1
-    return has_small and balance <= 0
+    return has_small and balance < MIN_TITLE_WORDS
 
 
 def _is_name_by_capital(text: str, begin: int, end: int, language: str) -> bool:
     """Return whether no rule of spelling asks for the capital of a word."""
-    if begins_sentence(text, begin):
+    word = text[begin:end]
+    if begins_sentence(text, begin) or (word.isupper() and len(word) < MIN_ACRONYM_LETTERS):
         return False
     if language != "de":
         return True

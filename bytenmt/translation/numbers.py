@@ -1,4 +1,4 @@
-"""Compare the numbers of a translation with those of its source, whatever separates their digits."""
+"""Compare the numbers of a translation with those of its source, by their digits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections import Counter
 NUMBERS = re.compile(r"\d{1,3}(?:[.,'\u00a0\u202f\u2019]\d{3})+(?!\d)|\d{1,18}")
 # A number whose digits are grouped, such as 1,299.50: the sign of the groups, and the decimals.
 GROUPED = re.compile(
-    r"(?<![\d.,])\d{1,3}(?:([.,'\u00a0\u202f\u2019 ])\d{3})(?:\1\d{3})*+(?!\1?\d)([.,]\d++)?+(?![.,]?\d)"
+    r"(?<![\d.,])\d{1,3}(?:([.,'\u00a0\u202f\u2019 ])\d{3})(?:\1\d{3})*+(?!\1?\d)"
+    r"([.,]\d++)?+(?![.,]?\d)"
 )
 WRITTEN = re.compile(r"\d[\d.,'\u00a0\u202f\u2019 ]*\d")
 # A unit behind each of two numbers with nothing between: "10 Menschen 15 Menschen".
@@ -21,9 +22,9 @@ def numbers_differ(source: str, text: str) -> bool:
     """Return whether a number of the source is missing in the translation, written in digits, is
     there more often than in the source, or has its separators in wrong places.
 
-    source, text: without spans to be kept. 1,000 may be 1.000, and a number up to 12 may be 12 more,
-    as 3 p.m. is 15 Uhr. Other numbers are no fault: of 1,000 references in Korean 25 have one that
-    their source has in words.
+    source, text: without kept spans. 1,000 may be 1.000, and a number up to 12 may be 12 more, such
+    as 15 Uhr for 3 p.m. Additional numbers are not a fault: of 1,000 references in Korean, 25 have
+    one that their source has in words.
     """
     wanted, written = _numbers(source), _numbers(text)
     is_missing = any(

@@ -26,14 +26,14 @@ class HalfScorer:
 
 
 def search(n_right: int, n_bad: int, usual: float) -> JudgedSearch:
-    """Translations in the order of their bits: right ones, of which a share is poor, then bad ones."""
+    """Translations by their bits: right ones, of which a share is poor, then bad ones."""
     is_poor = [k % round(1 / usual) == 0 for k in range(n_right)] + [True] * n_bad
     bits = np.arange(n_right + n_bad) / 1000
     return JudgedSearch(bits, np.array(is_poor), np.zeros(len(bits), bool))
 
 
 def test_sure_are_those_with_few_unusable_ones() -> None:
-    """Of 1,030 at most three in a hundred are unusable, beyond the tenth of right ones that are poor."""
+    """At most three in a hundred are unusable, beyond the tenth of right ones that are poor."""
     found = search(1000, 400, 0.1).sure_threshold()
     assert 1.0 <= found <= 1.04
     assert search(1000, 0, 0.1).sure_threshold() == pytest.approx(0.999)
@@ -69,7 +69,7 @@ def test_thresholds_that_need_no_translations() -> None:
 
 
 def test_the_count_from_which_on_a_word_is_known() -> None:
-    """Lines with a word that occurs three times are wrong, those with one that occurs ten are right."""
+    """Lines with a word that occurs three times are wrong, those with other words are right."""
     counts = WordCounts("en")
     for word, count in {"rare": 3, "usual": 10, "common": 100}.items():
         for _ in range(count):

@@ -139,7 +139,7 @@ def test_costs_are_those_of_each_text() -> None:
 
 
 def test_a_word_that_the_model_does_not_know() -> None:
-    """It is named, once; a copied URL and a name that the translation has unchanged do not count."""
+    """It is named once; a copied line and a name that stays unchanged do not count."""
     known = build_filter(["the", "runs", "in"])
     words = SourceWords(language="en", min_count=2, known=known, ordinary=known)
     judge = Judge(None, 0.5, words=words)

@@ -9,11 +9,12 @@ from bytenmt.translation.kept_spans import KeepSpec, mark_spans
 from bytenmt.translation.names import find_names
 from bytenmt.translation.source_words import build_filter
 
-ORDINARY = build_filter(
-    "the package was built by welcome to a server of on in is and use new project settings open"
-    " please ask for open germany said he it runs save your file with after installing"
-    " der die das paket wurde von erstellt willkommen bei ein verbindung mit auf dem läuft liste".split()
-)
+TEXT = """
+the package was built by welcome to a server of on in is and use new project settings open please
+ask dr for germany said he it runs save your file with after installing
+der die das paket wurde von erstellt willkommen bei ein verbindung mit auf dem läuft liste
+"""
+ORDINARY = build_filter(TEXT.split())
 
 
 def words(language: str) -> SourceWords:
@@ -28,7 +29,7 @@ def words(language: str) -> SourceWords:
         ("en", "⟦GitLab⟧ is open, and ⟦iPhone⟧ and ⟦PostgreSQL⟧"),
         ("en", "Ask Dr. ⟦Okonkwo⟧ and ⟦Zhang Wei⟧ in Germany"),
         ("en", 'He said to "⟦Redmine⟧" (⟦Gotham⟧\'s server)'),
-        ("en", "Use ⟦Web2Py3⟧ and ⟦Python3⟧"),
+        ("en", "Use Web2Py3 and ⟦Python3⟧"),
         # the beginning of a sentence, of a quotation, of an item
         ("en", "Christopher built it. Christopher runs: Christopher"),
         ("en", "“Gotham is open”, he said. - Gotham | Gotham"),
