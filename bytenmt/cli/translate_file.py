@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +55,10 @@ class DocumentOptions(LanguageOptions):
     leave_wrong: bool = option(
         False, "Leave units whose translation is wrong in the source language."
     )
+    fast: bool = option(
+        False,
+        "Search as `translate` does, without the opposite model that search.json of MODEL names.",
+    )
     column: str | None = option(
         None,
         "Source column of a CSV or TSV file: its name in the first row, which stays as it is, or"
@@ -94,6 +98,8 @@ def translate_file(
     from bytenmt.translation.translator import Translator
 
     input, output = map(stream_of, files)
+    if not how.fast:
+        settings, engine = _with_reverse(runs, settings, engine)
     checked = inputs.check_settings(settings)
     source = input or Path("standard input")  # for messages
     record = FORMATS[how.format] if how.format else formats.format_of(source)
@@ -139,6 +145,21 @@ def translate_file(
     CONSOLE.say(f"{sum(1 for _ in document.units)} units: {counts or 'none'}")
     for note in report.notes:
         CONSOLE.detail(note.describe())
+
+
+def _with_reverse(
+    runs: tuple[Path, ...], settings: dict[str, Any], engine: EngineSpec
+) -> tuple[dict[str, Any], EngineSpec]:
+    """Return settings with which the opposite model ranks a wide beam, if a model names one."""
+    from bytenmt.decoding.loading import find_reverse
+    from bytenmt.translation.reranking import BEAM
+
+    if settings.get("sample") or settings.get("beam", BEAM) == 1:
+        return settings, engine
+    reverse = engine.reverse or find_reverse(runs, CONSOLE)
+    if reverse is None:
+        return settings, engine
+    return {"beam": BEAM, **settings}, replace(engine, reverse=reverse)
 
 
 def _read_document(path: Path | None, options: ReadOptions, source: Path) -> Document:

@@ -103,6 +103,8 @@ def test_compiled_code_takes_a_form_of_address_for_bos(byte: int) -> None:
 def without_forms(text: bytes) -> bytes:
     """Return a text with BOS in place of the bytes that ask for a form of address."""
     return text.replace(b"\xc0", bytes([BOS])).replace(b"\xc1", bytes([BOS]))
+
+
 def test_long_texts_are_hashed_in_parts() -> None:
     """As in one go, and by powers that stay where they are, as a captured CUDA graph needs them."""
     text = as_row(bytes(range(256)) * 5)
