@@ -79,7 +79,7 @@ def test_an_invention_is_what_the_source_saves_nothing_of() -> None:
 
 
 def test_tags_do_not_hide_an_invention() -> None:
-    """The source saves half a bit per byte of the words; its savings on tags do not count."""
+    """The source saves half a bit of the b in the words; what it saves of the tags does not count."""
     judge = Judge(THRESHOLDS, 0.5, make_scorer=FakeScorer)
     tagged = written("<b>abcdef</b>", 0.6)
     assert judge.saved_bits([b"<b>klmnop</b>"], [tagged]) == pytest.approx([0.5])
@@ -118,7 +118,7 @@ def test_a_line_has_the_flags_of_its_sentences() -> None:
 
 
 def test_copies() -> None:
-    """A name that the model knows is not a copy."""
+    """A name that the model knows is no copy."""
     judge = Judge(None, 1.0)
     for source, text, bits, expected in [
         ("Server", "Server", 0.1, []),
@@ -138,15 +138,6 @@ def test_costs_are_those_of_each_text() -> None:
     assert half == pytest.approx([len(text) / 2 + 1 for text in texts])
 
 
-<<<<<<< HEAD
-def test_thresholds_of_a_validation_text() -> None:
-    """Above 0.4 bits translations are wrong; half a bit a byte is saved; targets are twice as long."""
-    references = [f"{k:02d}abcdefgh"[: 4 + k % 7] * 2 for k in range(100)]
-    sources = [reference[: len(reference) // 2] for reference in references]
-    translations = [
-        written(reference if k % 2 else "XXXX YYYY", 0.3 if k % 2 else 0.5)
-        for k, reference in enumerate(references)
-=======
 def test_a_word_that_the_model_does_not_know() -> None:
     """It is named once; a copied line and a name that stays unchanged do not count."""
     known = build_filter(["the", "runs", "in"])
@@ -157,7 +148,6 @@ def test_a_word_that_the_model_does_not_know() -> None:
         ("Runs in Gotham.", written("Läuft in Gotham.", 0.1)),
         ("the gizmo", written("das Dingsbums", 0.9)),
         ("gadget", Hypothesis(b"gadget", 0.0, 0.0)),
->>>>>>> trust
     ]
     found = judge.flag([result(*pairs), result(pairs[1])])
     assert found[0].unknown_words == ("gizmo",)
