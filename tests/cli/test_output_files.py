@@ -154,3 +154,10 @@ def test_search_defaults_may_be_some(stored: str, changes: str, template: Path) 
     shutil.copytree(template / "run", "tuned")
     Path("tuned/search.json").write_text(stored)
     assert accepted(command.format("tuned", "")) == expected
+
+
+def test_a_byte_order_mark_is_no_part_of_a_configuration(template: Path) -> None:
+    """Some editors begin a file with it."""
+    Path("own.toml").write_text("[train]\nmax_updates = true\n", encoding="utf-8-sig")
+    text = "train -o new --arch luong --text in --valid-text in --config own.toml"
+    assert "train.max_updates" in refused(text)
