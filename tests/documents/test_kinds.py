@@ -112,6 +112,7 @@ def test_code_in_an_admonition_is_kept() -> None:
         ("[00:01:23.450] (9:30) Two times", ["Two times"]),
         ("(10:30) is too early", ["(10:30) is too early"]),
         ("(optional)", ["optional"]),
+        ("Stay with it. ...", ["Stay with it. ..."]),
         ("a (b) c", ["a (b) c"]),
     ],
 )
@@ -209,8 +210,9 @@ def test_unknown_plural_forms_are_a_warning() -> None:
         made = read((HEAD + PLURAL).encode(), ReadOptions("po", pair))
         (warning,) = made.warnings
         assert warning.endswith(cure) and b"Plural-Forms" not in made.dump()
-    without = read(HEAD.encode(), ReadOptions("po", None))
-    assert not without.warnings
+    assert not read(HEAD.encode(), ReadOptions("po", None)).warnings
+    (warning,) = read(PLURAL.encode(), ReadOptions("po", ("en", "de"))).warnings
+    assert warning.endswith("add them")
 
 
 # ---- codes that a model has put in the wrong place
