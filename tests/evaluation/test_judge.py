@@ -140,7 +140,7 @@ def test_costs_are_those_of_each_text() -> None:
 
 
 def test_thresholds_of_a_validation_text() -> None:
-    """Above 0.4 bits translations are wrong; half a bit a byte is saved; targets are twice as long."""
+    """Above 0.4 bits translations are wrong; half a bit a byte is saved; targets are twice sources."""
     references = [f"{k:02d}abcdefgh"[: 4 + k % 7] * 2 for k in range(100)]
     sources = [reference[: len(reference) // 2] for reference in references]
     translations = [
