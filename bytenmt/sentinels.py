@@ -24,7 +24,12 @@ from bytenmt.kernel_constants import FIRST_SENTINEL, N_SENTINELS
 from bytenmt.span_classes import SPAN_CLASSES
 
 SENTINELS = bytes(range(FIRST_SENTINEL, FIRST_SENTINEL + N_SENTINELS))
-PATTERNS = {spans.name: spans.patterns for spans in SPAN_CLASSES}
+# The class of the names of people and products, which no pattern finds: see translation/names.py.
+NAMES = "names"
+PATTERNS: dict[str, tuple[str, ...]] = {
+    **{spans.name: spans.patterns for spans in SPAN_CLASSES},
+    NAMES: (),
+}
 CLASSES = tuple(PATTERNS)
 # Most sentences have no span of any class, and this finds nothing in them.
 _TRIGGER = re.compile("|".join(spans.trigger for spans in SPAN_CLASSES))

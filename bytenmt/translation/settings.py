@@ -133,6 +133,7 @@ class Settings(LineSettings):
     # is one.
     languages: Sequence[str] = ()
     reranker: Reranker | None = None  # it ranks hypotheses anew, of which the first n_best stay
+    target_language: str = ""  # code, by which numbers are written; empty: not known
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], shown: Callable[[str], str] = str) -> Settings:

@@ -33,6 +33,7 @@ from bytenmt.cli import translate as translate_module
 from bytenmt.cli.console import Console
 from bytenmt.cli.files import writer
 from bytenmt.cli.main import main
+from bytenmt.config.metrics import bleu_scorer
 from bytenmt.config.schema import Config, config_toml, load_config, parse_config
 from bytenmt.data.pair_files import PairFiles
 from bytenmt.distributed import SINGLE_PROCESS
@@ -363,6 +364,7 @@ def test_commands_import_nothing_heavy_that_they_do_not_need(place: Path) -> Non
 def test_a_missing_package_is_one_line(
     missing: str, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    bleu_scorer.cache_clear()
     monkeypatch.setitem(sys.modules, missing, None)
     package = missing.partition(".")[0]
     assert f"bytenmt: this needs {package}: pip install 'bytenmt[train]'\n" in refused(command)

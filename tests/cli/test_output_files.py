@@ -49,6 +49,13 @@ def test_a_second_writer_is_refused(command: str, output: str, place: Path) -> N
     assert Path(output).exists() and not list(place.glob(".*"))
 
 
+def test_a_second_adaptation_is_refused() -> None:
+    Path("pairs.tsv").write_text("eins\tone\n")
+    with output_lock(Path("new")):
+        assert "another command is writing" in invoke("adapt run pairs.tsv -o new").stderr
+    assert not Path("new").exists()
+
+
 def test_the_lock_ends_with_the_process(place: Path) -> None:
     """A file of a killed command is not a lock."""
     program = "import os, sys; from bytenmt.cli.files import output_lock; from pathlib import Path"

@@ -237,7 +237,7 @@ def test_sentences_may_come_later_and_longer() -> None:
 def test_sources_that_take_several_calls_of_the_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups of growing size, prepared together: what the later ones need leaves the earlier ones
     whole."""
-    monkeypatch.setattr("bytenmt.decoding.cpu.session.RECURRENT_TOGETHER", 400)
+    monkeypatch.setattr("bytenmt.decoding.cpu.session.MAX_RECURRENT_COLUMNS", 400)
     of, options = packed(model("bahdanau")), SearchOptions()
     # Longest first: 250 columns, then 390.
     requests = [Request(b"a" * n, 12) for n in (249, 194, 194)]

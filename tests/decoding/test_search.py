@@ -21,7 +21,7 @@ from made_up import (
     random_distribution,
 )
 
-from bytenmt.decoding.cpu.compilation import search_step
+from bytenmt.decoding.cpu.library import search_step
 from bytenmt.decoding.interface import Request, SearchOptions
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import STOP_TEST_EVERY, decode

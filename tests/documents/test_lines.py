@@ -192,7 +192,8 @@ SIBLINGS, INSIDE = (B, "a", END_B, C, "b", END_C), (B, C, "a", END_C, END_B)
         (SIBLINGS, (B, "a", C, "b", END_B, "c", END_C), (B, "a", END_B, C, "b", "c", END_C)),
         (SIBLINGS, (B, "a", C, "b", END_C, END_B), (B, "a", END_B, C, "b", END_C)),
         (INSIDE, (B, "a", C, "b", END_B, "c", END_C), (B, "a", C, "b", END_C, END_B, "c")),
-        (INSIDE, (B, C, " a ", END_C, END_B, " b"), (" ", B, C, "a", END_C, END_B, " b")),
+        (SIBLINGS, ("x ", B, " a", END_B, C, "b", END_C), ("x ", B, "a", END_B, C, "b", END_C)),
+        (INSIDE, (B, C, " a ", END_C, END_B, " b"), (B, C, "a", END_C, END_B, " b")),
     ],
 )
 def test_pairs_are_nested_as_in_the_source(

@@ -129,7 +129,7 @@ def test_the_command_refuses_in_one_line(tmp_path: Path, model: Path) -> None:
         ("contains no translated texts", [empty, "-m", model, "-o", other]),
         ("0xE9 is not valid UTF-8: convert", [tmp_path / "latin.tsv", "-m", model, "-o", other]),
         ("trained on en", [empty, "-m", model, "-o", other, "--pair", "fr-de"]),
-        ("exists already", [empty, "-m", model, "-o", model]),
+        ("already exists", [empty, "-m", model, "-o", model]),
     ):
         result = invoke("adapt", *arguments)
         assert result.exit_code == 1, result.output

@@ -111,7 +111,7 @@ def test_lengths_are_compared_with_those_of_the_languages() -> None:
         (is_copy, "", "", False),
         *(
             (is_copy, text, text, False)
-            for text in ("Ok.", "GB", "pm", "D/L", "km/h", "USB", "5 MB")
+            for text in ("Ok.", "GB", "pm", "D/L", "km/h", "USB", "kHz")
         ),
         *((is_copy, text, text, True) for text in ("Off", "no files", "SETTINGS", "\ud655\uc778")),
     ],
