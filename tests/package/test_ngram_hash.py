@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import hash_row
 
-from bytenmt import ngram_hash
+from bytenmt import compiled_hashes, ngram_hash
+from bytenmt.compiled_hashes import fold_case
 from bytenmt.layers.ngram_tables import NgramTables
-from bytenmt.compiled_hashes import fold_case, hash_ngram
 from bytenmt.ngram_hash import N_BYTES
 from bytenmt.utf8 import BOS
 
@@ -44,7 +44,7 @@ def test_golden_values(text: bytes, value: int) -> None:
     """Whatever stands before the n bytes."""
     assert hash_ngram(word_of(text), len(text)) == value
     assert hash_ngram(word_of(b"before, " + text), len(text)) == value
-    assert int(hash_ngram(np.uint64(word_of(b"." + text)), len(text))) == value
+    assert int(compiled_hashes.hash_ngram(np.uint64(word_of(b"." + text)), len(text))) == value
 
 
 @given(st.binary(min_size=8, max_size=8))
@@ -97,7 +97,7 @@ def test_words_are_hashed_from_their_beginnings(text: bytes, cut: int) -> None:
 @pytest.mark.parametrize("byte", range(256))
 def test_compiled_code_takes_a_form_of_address_for_bos(byte: int) -> None:
     expected = BOS if byte in (0xC0, 0xC1) else byte
-    assert int(ngram_hash.without_form(np.uint64(byte))) == expected
+    assert int(compiled_hashes.without_form(np.uint64(byte))) == expected
 
 
 def without_forms(text: bytes) -> bytes:
