@@ -14,7 +14,7 @@ from bytenmt.cli.languages import LanguageOptions, agreed_languages
 from bytenmt.cli.options import command, models, settings
 from bytenmt.config.fields import Bits, option
 from bytenmt.decoding.interface import EngineSpec
-from bytenmt.documents.formats import FORMATS
+from bytenmt.documents.formats import FORMATS, Format
 from bytenmt.documents.unit import Document, primary
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.languages import Direction
@@ -112,10 +112,7 @@ def translate_file(
     corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
     languages = agreed_languages(how.languages, runs[0], corpora, CONSOLE.warn)
     if languages and not (how.overwrite and how.pair):
-        is_untranslated = not any(unit.target for unit in document.units)
-        allowed = [languages.target]
-        if how.pair and record.may_declare_source and is_untranslated:
-            allowed.append(languages.source)
+        allowed = _allowed_targets(document, languages, how.pair, record)
         _check_targets(document, source, languages, allowed)
     memory = None
     if how.memory is not None:
@@ -123,12 +120,8 @@ def translate_file(
     judge = Judge.from_runtime(runtime, how.flag_above, FLAG_ABOVE, translator.options.beam)
     CONSOLE.detail(judge.describe())
     lines = lines_to_translate(document, how.overwrite, memory)
-    has_codes = not all(isinstance(part, str) for line in lines for part in line)
-    if has_codes and not runtime.has_sentinels:
-        CONSOLE.warn(
-            f"{runs[0]} was trained without sentinels: inline codes without a pair are put at the"
-            " end of units"
-        )
+    if not runtime.has_sentinels:
+        _warn_of_codes(runs[0], lines)
     with ExitStack() as stack:
         out = stack.enter_context(writer(output))
         table = None
@@ -175,6 +168,29 @@ def _read_document(path: Path | None, options: ReadOptions, source: Path) -> Doc
     for warning in document.warnings:
         CONSOLE.warn(f"{source}: {warning}")
     return document
+
+
+def _warn_of_codes(run: Path, lines: Sequence[CodedText]) -> None:
+    """Warn where a model without sentinels translates lines with inline codes."""
+    has_codes = not all(isinstance(part, str) for line in lines for part in line)
+    if has_codes:
+        CONSOLE.warn(
+            f"{run} was trained without sentinels: inline codes without a pair are put at the end"
+            " of units"
+        )
+
+
+def _allowed_targets(
+    document: Document, languages: Direction, pair: str | None, record: Format
+) -> list[str]:
+    """Return the languages that a document may declare as that of its translations.
+
+    Some formats declare the source language until they are translated; --pair accepts it.
+    """
+    is_untranslated = not any(unit.target for unit in document.units)
+    if pair and record.may_declare_source and is_untranslated:
+        return [languages.target, languages.source]
+    return [languages.target]
 
 
 def _check_targets(

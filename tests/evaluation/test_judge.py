@@ -79,7 +79,7 @@ def test_an_invention_is_what_the_source_saves_nothing_of() -> None:
 
 
 def test_tags_do_not_hide_an_invention() -> None:
-    """The source saves half a bit of the b in the words; what it saves of the tags does not count."""
+    """The source saves half a bit per byte of the words; its savings on tags do not count."""
     judge = Judge(THRESHOLDS, 0.5, make_scorer=FakeScorer)
     tagged = written("<b>abcdef</b>", 0.6)
     assert judge.saved_bits([b"<b>klmnop</b>"], [tagged]) == pytest.approx([0.5])
