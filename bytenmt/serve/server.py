@@ -100,7 +100,8 @@ def run(app: App, listener: socket.socket, proxies: Sequence[str] = ()) -> None:
         logging.getLogger(name).handlers = [handler]
         logging.getLogger(name).setLevel(level)
     # Any: Starlette and uvicorn have types of their own for ASGI and for protocols.
-    application: Any = ProxyHeaders(app.asgi(), list(proxies))
+    routes: Any = app.asgi()
+    application: Any = ProxyHeaders(routes, list(proxies))
     protocol: Any = partial(
         Connection, service=app.service, max_connections=raise_descriptor_limit()
     )
