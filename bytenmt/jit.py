@@ -164,12 +164,14 @@ def cache_folder(file: Path) -> Path | None:
     The places are $NUMBA_CACHE_DIR, else the package's own folder, and the user's cache folder. A
     folder may be read-only if its machine code is there.
     """
-    named, user = os.environ.get(VARIABLE), os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    first = Path(named) if named else PACKAGE / "__pycache__"
+    named = os.environ.get(VARIABLE)
+    places = [Path(named) if named else PACKAGE / "__pycache__"]
+    with suppress(RuntimeError):  # no $HOME, and no entry of the user in the system's list
+        places.append(Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser())
     with suppress(OSError):  # a source inside an archive
         name = f"{file.stem}-{digest(file)}"
-        for place in (first / "bytenmt", Path(user).expanduser() / "bytenmt"):
-            with suppress(OSError, RuntimeError):  # no permission, no home
+        for place in (folder / "bytenmt" for folder in places):
+            with suppress(OSError):  # no permission
                 place.mkdir(parents=True, exist_ok=True)
                 if (place / name).is_dir() or os.access(place, os.W_OK):
                     return place / name

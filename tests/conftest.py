@@ -18,7 +18,7 @@ WITHOUT_ENGINE = (
         "decoding/test_kernels.py",
     ),
     *("docs/test_growth_table.py", "training/test_optim.py", "training/test_trainer.py"),
-    *("test_imports.py", "test_sentinels.py", "test_utf8.py"),
+    *("package/test_imports.py", "package/test_sentinels.py", "package/test_utf8.py"),
 )
 WITH_ENGINE = (  # of those folders
     *("architectures/test_another_architecture.py", "architectures/test_options.py"),

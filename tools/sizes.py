@@ -4,10 +4,10 @@
 
 For each package of bytenmt/, for tests/ and tools/, two tables. The first has lines (docstrings and
 blanks included), files, classes, functions, and statements `raise` and `except`. The second has,
-per 1,000 statements, assignments of several unrelated targets (`a, b = x, y`, but no swap), ternaries
-and comprehensions within comprehensions, and the number of lines over 100 columns. Then follow the
-commands of the command line and the options of `serve`. With several checkouts, of any commits, the
-tables stand below each other.
+per 1,000 statements, assignments of several unrelated targets (`a, b = x, y`, but no swap),
+ternaries and comprehensions within comprehensions, and the number of lines over 100 columns. The
+commands of the command line and the options of `serve` follow. With several checkouts, of any
+commits, the tables stand below each other.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from bytenmt.checkpoints.weights import read_config, read_run
 from bytenmt.config.schema import Config
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.text_file import TextFile
-from bytenmt.decoding.interface import AUTO, ENGINE, EngineSpec
+from bytenmt.decoding.interface import AUTO, ENGINE_SETTINGS, EngineSpec
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.errors import CheckpointError, SettingError
 from bytenmt.evaluation.comparison import read_metrics
@@ -199,8 +199,8 @@ class Run:
 
     def _runtime(self, engine: Mapping[str, Any], has_source: bool = True) -> Runtime:
         """Load the model, once for each engine. Raises SettingError for one of the other kind."""
-        if wrong := engine.keys() - ENGINE.keys():
-            raise SettingError(f"{min(wrong)} is unknown: expected {', '.join(ENGINE)}")
+        if wrong := engine.keys() - ENGINE_SETTINGS.keys():
+            raise SettingError(f"{min(wrong)} is unknown: expected {', '.join(ENGINE_SETTINGS)}")
         spec = EngineSpec(**engine)
         if spec not in self._runtimes:
             self._runtimes[spec] = load_runs([self.path], spec)
@@ -219,9 +219,9 @@ def train(
     tgt: Names = (),
     tsv: Names = (),
     text: Names = (),
-    valid_src: Name | None = None,
-    valid_tgt: Name | None = None,
-    valid_tsv: Name | None = None,
+    valid_src: Names | None = None,
+    valid_tgt: Names | None = None,
+    valid_tsv: Names | None = None,
     valid_text: Name | None = None,
     weights: Sequence[float] = (),
     arch: str | None = None,
@@ -248,7 +248,8 @@ def train(
     src, tgt: files of which line i of one translates line i of the other.
     tsv: files with both, separated by a tab.
     text: files for a byte language model, which has no source.
-    valid_src, valid_tgt, valid_tsv, valid_text: the validation text.
+    valid_src, valid_tgt, valid_tsv, valid_text: the validation texts; train.metric is the mean
+        over several.
     weights: how often each training corpus is read in an epoch, 1 if empty.
     arch, preset: the model to begin with, see `bytenmt info`.
     config: a TOML file of configuration keys.
@@ -272,9 +273,9 @@ def train(
     on = pick_device(EngineSpec(device=device, threads=threads).device)
     folder = Path(run)
     start = _path(init_from)
-    valid_paths = [_path(name) for name in (valid_src, valid_tgt, valid_tsv, valid_text)]
+    valid_texts = [_paths(names or ()) for names in (valid_src, valid_tgt, valid_tsv, valid_text)]
     texts = [_paths(names) for names in (src, tgt, tsv, text)]
-    files, valid = arguments.files_to_train_on(folder, resume, texts, weights, *valid_paths)
+    files, valid = arguments.files_to_train_on(folder, resume, texts, weights, valid_texts)
     tree = arguments.settings_tree(settings, train)
     source = files[0].has_source
     whole = group.on_leader(
@@ -286,7 +287,8 @@ def train(
         folder,
         whole,
         files=files,
-        valid=valid,
+        valid=valid[0],
+        more_valid=valid[1:],
         device=on,
         resume=resume,
         init_from=start,
@@ -302,8 +304,8 @@ def train(
 
 def _split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options of the engine, then all others."""
-    engine = {name: value for name, value in options.items() if name in ENGINE}
-    return engine, {name: value for name, value in options.items() if name not in ENGINE}
+    engine = {name: value for name, value in options.items() if name in ENGINE_SETTINGS}
+    return engine, {name: value for name, value in options.items() if name not in ENGINE_SETTINGS}
 
 
 def _path(name: Name | None) -> Path | None:

@@ -52,7 +52,8 @@ class TextFact(Struct, frozen=True):
 class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Search settings tuned for a model, which translation uses where the user gives none."""
 
-    length_penalty: LengthPenalty  # exponent A: a score is log-probability / (bytes + 1)**A
+    # Exponent A: a score is log-probability / (bytes + 1)**A; None: not tuned.
+    length_penalty: LengthPenalty | None = None
     no_repeat_ngram_size: Whole = 0  # characters of n-grams that may not occur twice; 0: all may
     beam: Beam | None = None  # the beam size with which they were found
 
@@ -101,6 +102,7 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     multi_sentence_share: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None
     texts: tuple[TextFact, ...] = ()  # of a language model
     valid: PairFiles | None = None  # the files that the run was validated on, tgt alone for a text
+    more_valid: tuple[PairFiles, ...] = ()  # further ones
     search: SearchDefaults | None = None  # None where they were not tuned
     flags: FlagThresholds | None = None  # None where they were not calibrated
     # version of the patterns of the spans that it learnt to copy as sentinels
@@ -113,7 +115,7 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
         """
         corpora = tuple(files.without_folders() for files in self.corpora)
         texts = tuple(replace(text, path=Path(text.path).name) for text in self.texts)
-        return replace(self, corpora=corpora, texts=texts, valid=None)
+        return replace(self, corpora=corpora, texts=texts, valid=None, more_valid=())
 
     def for_other_weights(self) -> Facts:
         """Return the facts that hold for other weights of this run, such as a mean of checkpoints.

@@ -11,7 +11,7 @@ from bytenmt.architectures.section import architecture
 from bytenmt.cli.console import CONSOLE
 from bytenmt.config.schema import fingerprint
 from bytenmt.decoding.engine_selection import precision_of
-from bytenmt.decoding.interface import SAMPLING, EngineSpec
+from bytenmt.decoding.interface import SAMPLING_SETTINGS, EngineSpec
 from bytenmt.decoding.loading import LoadedRun, Runtime, load_runs, n_threads
 from bytenmt.errors import BytenmtError
 from bytenmt.translation.kept_spans import SourceLine
@@ -30,7 +30,7 @@ def check_settings(values: Mapping[str, Any]) -> Settings:
     Warns of options without effect. Raises BytenmtError for a value that is not allowed.
     """
     for name in values:
-        if name in SAMPLING and not values.get("sample"):
+        if name in SAMPLING_SETTINGS and not values.get("sample"):
             CONSOLE.warn(f"{option_name(name)} has no effect without --sample")
     return Settings.from_dict(values, option_name)
 
@@ -84,15 +84,16 @@ def check_source(run: Path, has_source: bool, src: object) -> None:
         raise BytenmtError(f"{run} is a translation model: give the source text by --src")
 
 
-def open_text(path: Path) -> TextFile:
+def open_text(path: Path, may_be_empty: bool = False) -> TextFile:
     """Open a text file, or a named pipe, which is read to its end; warn of repaired lines.
 
-    Raises DataError if it has no lines or is not UTF-8.
+    Raises DataError if it is not UTF-8, or has no lines unless it may be empty.
     """
     from bytenmt.data.text_file import TextFile, repair_warning
 
     text = TextFile.open(path)
-    text.require_lines()
+    if len(text) or not may_be_empty:
+        text.require_lines()
     if len(text.repaired):
         CONSOLE.warn(repair_warning(text.path, len(text.repaired), len(text)))
     return text

@@ -17,7 +17,7 @@ from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.files import standard_input, stream_of
 from bytenmt.cli.options import command, dataclass_options, given_options, models
 from bytenmt.config.fields import NBytes, option
-from bytenmt.decoding.interface import SAMPLING, EngineSpec
+from bytenmt.decoding.interface import SAMPLING_SETTINGS, EngineSpec
 from bytenmt.errors import BytenmtError, DataError
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _stdin() -> Iterator[bytes]:
 @command(
     "generate",
     models("MODEL", most=1),
-    given_options("sampling", SAMPLING.values()),
+    given_options("sampling", SAMPLING_SETTINGS.values()),
     dataclass_options("engine", EngineSpec, ("engine", "device", "precision", "threads")),
 )
 def generate(

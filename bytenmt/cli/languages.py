@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bytenmt.config.fields import option
-from bytenmt.data.sentences import languages_of_files
 from bytenmt.documents.unit import primary
-from bytenmt.serve.languages import Direction
+from bytenmt.serve.languages import Direction, model_languages
 
 if TYPE_CHECKING:
     from bytenmt.data.pair_files import PairFiles
@@ -32,18 +31,6 @@ class LanguageOptions:
         if self.pair is None:
             return None
         return Direction.parse(self.pair)
-
-
-def model_languages(corpora: Sequence[PairFiles]) -> Direction | None:
-    """Return a model's languages by the names of its training files, such as train.en.gz.
-
-    None if the files of a side have no language in their names, or several.
-    """
-    sources = languages_of_files(corpus.src for corpus in corpora if corpus.src)
-    targets = languages_of_files(corpus.tgt for corpus in corpora if corpus.tgt)
-    if len(sources) == len(targets) == 1 and sources != targets:
-        return Direction(*sources, *targets)
-    return None
 
 
 def agreed_languages(

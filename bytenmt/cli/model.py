@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bytenmt.cli.console import CONSOLE
+from bytenmt.cli.files import output_lock
 from bytenmt.cli.options import PresetOptions, command, models
 from bytenmt.config.fields import option
 from bytenmt.errors import BytenmtError
@@ -64,11 +65,12 @@ def convert(runs: tuple[Path, ...], how: ConvertOptions) -> None:
         raise BytenmtError("--valid-src and --valid-tgt: give both, or neither")
     paths = paths or _own_validation_text(run)
     flags = None
-    if paths:
-        prepare_output(how.output, paths)
-        flags = _calibrate_flags(run, paths)
-    for line in write_converted(run, how.output, how.precision, flags):
-        CONSOLE.say(line)
+    prepare_output(how.output, paths)
+    with output_lock(how.output):
+        if paths:
+            flags = _calibrate_flags(run, paths)
+        for line in write_converted(run, how.output, how.precision, flags):
+            CONSOLE.say(line)
 
 
 def _own_validation_text(run: Path) -> list[Path]:

@@ -16,7 +16,7 @@ from bytenmt.architectures.presets import PRESETS
 from bytenmt.config.fields import MAX_COUNT, Option, option, options_of, shorten
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.plugins import load_plugins
-from bytenmt.translation.settings import KEEP, TABLE
+from bytenmt.translation.settings import KEEP_SETTINGS, TRANSLATION_SETTINGS
 
 # Keys of click's meta.
 QUIET = "bytenmt.quiet"
@@ -259,8 +259,8 @@ def settings(*groups: str) -> OptionGroup:
 
     The command's argument `settings` gets a dict with the values that the user has given.
     """
-    options = [option for option in TABLE.values() if option.group in groups]
-    return given_options("settings", [*options, *KEEP.values()])
+    options = [option for option in TRANSLATION_SETTINGS.values() if option.group in groups]
+    return given_options("settings", [*options, *KEEP_SETTINGS.values()])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,7 +59,8 @@ def plot(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec) -> 
         and len(plots.label_families()) == 1
     ):
         CONSOLE.say(
-            f"bytenmt: letters will be drawn as boxes: install a font that has them, such as {plots.FAMILIES[1]}"
+            "bytenmt: letters will be drawn as boxes: install a font that has them, such as"
+            f" {plots.FAMILIES[1]}"
         )
     with writer(how.output) as out:
         out.write(plots.png(plots.draw_attention(source.decode(), text.decode(), maps)))

@@ -14,9 +14,9 @@ import click
 from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.options import FILES, HeadedOption, OptionGroup, command, given_options
 from bytenmt.config.fields import Option, Port, Positive, option
-from bytenmt.decoding.interface import ENGINE, SEARCH_HEADING
+from bytenmt.decoding.interface import ENGINE_SETTINGS, SEARCH_HEADING
 from bytenmt.errors import BytenmtError
-from bytenmt.translation.settings import CONSTRAINTS, KEEP, TABLE
+from bytenmt.translation.settings import CONSTRAINTS_HEADING, KEEP_SETTINGS, TRANSLATION_SETTINGS
 
 PREFIX = "BYTENMT_SERVE"  # of environment variables
 # Headings of --help.
@@ -92,7 +92,7 @@ class NetworkOptions:
 
 
 DECODING = (
-    *(option for option in TABLE.values() if option.group == "search"),
+    *(option for option in TRANSLATION_SETTINGS.values() if option.group == "search"),
     Option(
         "reverse",
         bool,
@@ -101,17 +101,17 @@ DECODING = (
         " Needs --beam-size 2 or more.",
         heading=SEARCH_HEADING,
     ),
-    KEEP["keep"],
+    KEEP_SETTINGS["keep"],
     Option(
         "glossary",
         tuple[str, ...],
         (),
         "Glossary of a direction, as for `translate --glossary`; may be repeated.",
         metavar="PAIR=FILE",
-        heading=CONSTRAINTS,
+        heading=CONSTRAINTS_HEADING,
     ),
-    ENGINE["precision"],
-    ENGINE["threads"],
+    ENGINE_SETTINGS["precision"],
+    ENGINE_SETTINGS["threads"],
 )
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from bytenmt import __version__
 from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.files import check_output, resumable_writer, standard_input, stream_of, writer
 from bytenmt.cli.options import FILES, command, models, settings
 from bytenmt.config.fields import Bits, Positive, option
-from bytenmt.decoding.interface import SPEED, EngineSpec
+from bytenmt.decoding.interface import SPEED_HEADING, EngineSpec
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
@@ -46,13 +48,13 @@ class FileOptions:
     buffer_size: Positive = option(
         1000,
         "Maximum number of lines that are read ahead, sorted by length and translated together.",
-        heading=SPEED,
+        heading=SPEED_HEADING,
     )
     workers: Positive = option(
         1,
         "Number of processes that share the lines, each with --threads threads; the output stays"
         " the same.",
-        heading=SPEED,
+        heading=SPEED_HEADING,
     )
 
 
@@ -116,15 +118,17 @@ def translate(
     is_stream = input is None or input.is_fifo()  # lines of a pipe are translated as they come
     text = None
     if input is not None and not is_stream:
-        text = inputs.open_text(input)
+        text = inputs.open_text(input, may_be_empty=True)
     runtime = inputs.load_models(runs, engine)
     translator = Translator.from_runtime(runtime, checked)
     form = _output_format(answers, runtime, translator.settings)
     with ExitStack() as stack:
         if output is not None and is_file:
-            out, n_done = stack.enter_context(resumable_writer(output, files.resume))
+            shape = _shape(answers, runtime, translator.settings, settings)
+            out, n_done = stack.enter_context(resumable_writer(output, files.resume, shape))
         else:
-            out, n_done = stack.enter_context(writer(output)), 0
+            out = stack.enter_context(writer(output))
+            n_done = 0
         call: Callable[[Sequence[bytes], int], list[TranslationResult]] = translator.translate_lines
         if files.workers > 1:
             load = partial(Translator.load, *runs, **vars(engine), **settings)
@@ -136,6 +140,30 @@ def translate(
             lines.stream(stack.enter_context(open(input, "rb")), name=str(input))
         else:
             lines.stream(standard_input())
+
+
+def _shape(
+    answers: OutputOptions, runtime: Runtime, settings: Settings, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what the lines of an output depend on besides the input, by name."""
+    from bytenmt.decoding.engine_selection import precision_of
+    from bytenmt.translation.settings import KEEP_SETTINGS, TRANSLATION_SETTINGS, option_name
+
+    spec = runtime.spec
+    precisions = [precision_of(run.precision, spec) for run in runtime.runs]
+    shape: dict[str, Any] = {"bytenmt": __version__}
+    shape["models"] = sorted(run.digest for run in runtime.runs)
+    shape["engine"] = f"{spec.engine} {spec.device} {' '.join(precisions)}"
+    for name in TRANSLATION_SETTINGS.keys() - {"max_tokens"}:  # which changes nothing but the speed
+        shape[option_name(name)] = getattr(settings.search, name, getattr(settings, name, None))
+    for name in KEEP_SETTINGS:
+        shape[option_name(name)] = given.get(name)
+    if (glossary := given.get("glossary")) is not None:
+        shape["--glossary"] = hashlib.sha256(Path(glossary).read_bytes()).hexdigest()[:16]
+    shape["--reverse"] = None if spec.reverse is None else Path(spec.reverse).resolve()
+    for name, value in vars(answers).items():
+        shape[f"--{name.replace('_', '-')}"] = value
+    return shape
 
 
 def _output_format(answers: OutputOptions, runtime: Runtime, settings: Settings) -> OutputFormat:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.files import check_output, standard_input, stream_of, writer
@@ -17,6 +17,12 @@ from bytenmt.documents.formats import FORMATS
 from bytenmt.documents.unit import Document, primary
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.languages import Direction
+
+if TYPE_CHECKING:
+    from bytenmt.documents.translation import LineTranslation
+    from bytenmt.documents.unit import CodedText, ReadOptions
+    from bytenmt.evaluation.judge import Judge
+    from bytenmt.translation.translator import Translator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +45,14 @@ class DocumentOptions(LanguageOptions):
         None,
         "Translation memory (TMX, XLIFF, PO, CSV or TSV). Units that it contains, apart from"
         " placeholders, are taken from it instead of the model.",
+    )
+    review: Path | None = option(
+        None,
+        "Also write a table (TSV) of the units to review: place, source, translation, verdict and"
+        " reasons.",
+    )
+    leave_wrong: bool = option(
+        False, "Leave units whose translation is wrong in the source language."
     )
     column: str | None = option(
         None,
@@ -70,10 +84,10 @@ def translate_file(
     pip install 'bytenmt[documents]'.
     """
     from bytenmt.cli import inputs
-    from bytenmt.data.text_file import read_bytes
     from bytenmt.documents import formats
     from bytenmt.documents.memory import TranslationMemory
-    from bytenmt.documents.translation import LineTranslation, lines_to_translate, translate
+    from bytenmt.documents.placement import lines_to_repair, repair
+    from bytenmt.documents.translation import lines_to_translate, translate
     from bytenmt.documents.unit import ReadOptions
     from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
     from bytenmt.translation.translator import Translator
@@ -84,13 +98,8 @@ def translate_file(
     record = FORMATS[how.format] if how.format else formats.format_of(source)
     reading = ReadOptions(record.name, how.languages, how.column, how.to_column)
     check_output(output, input)
-    if input is None:
-        data = standard_input().read()
-    else:
-        data = read_bytes(input).tobytes()
-    document = formats.read(data, reading, source)
-    for warning in document.warnings:
-        CONSOLE.warn(f"{source}: {warning}")
+    check_output(how.review, input, output)
+    document = _read_document(input, reading, source)
     runtime = inputs.load_models(runs, engine)
     translator = Translator.from_runtime(runtime, checked)
     corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
@@ -113,17 +122,33 @@ def translate_file(
             f"{runs[0]} was trained without sentinels: inline codes are put at the end of units"
         )
     with writer(output) as out:
-        results = judge.flag(inputs.translate_lines(translator, lines, 100))
-        translations = {
-            line: LineTranslation(result.parts, result.best.flags or ())
-            for line, result in zip(lines, results, strict=True)
-        }
-        report = translate(document, translations, how.overwrite, memory)
+        translations = _translate_lines(translator, judge, lines)
+        torn = lines_to_repair(translations)
+        translations |= repair(translations, _translate_lines(translator, judge, torn))
+        report = translate(document, translations, how.overwrite, memory, how.leave_wrong)
         out.write(document.dump())
+    if how.review is not None:
+        with writer(how.review) as out:
+            out.write(report.to_table().encode())
     counts = ", ".join(f"{n} {name}" for name, n in sorted(report.counts.items(), reverse=True))
     CONSOLE.say(f"{sum(1 for _ in document.units)} units: {counts or 'none'}")
-    for place, note in report.notes:
-        CONSOLE.detail(f"{place}: {note}")
+    for note in report.notes:
+        CONSOLE.detail(note.describe())
+
+
+def _read_document(path: Path | None, options: ReadOptions, source: Path) -> Document:
+    """Read a file, or standard input for None; print warnings. source: the name for messages."""
+    from bytenmt.data.text_file import read_bytes
+    from bytenmt.documents import formats
+
+    if path is None:
+        data = standard_input().read()
+    else:
+        data = read_bytes(path).tobytes()
+    document = formats.read(data, options, source)
+    for warning in document.warnings:
+        CONSOLE.warn(f"{source}: {warning}")
+    return document
 
 
 def _check_targets(
@@ -136,3 +161,17 @@ def _check_targets(
                 f"{name} is for {code}, not for {languages.target}: give another model, or"
                 f" --overwrite --pair {languages} to translate everything anew"
             )
+
+
+def _translate_lines(
+    translator: Translator, judge: Judge, lines: list[CodedText]
+) -> dict[CodedText, LineTranslation]:
+    """Return the translation of each line, with its flags."""
+    from bytenmt.cli import inputs
+    from bytenmt.documents.translation import LineTranslation
+
+    results = judge.flag(inputs.translate_lines(translator, lines, 100))
+    return {
+        line: LineTranslation(result.parts, result.best.flags or ())
+        for line, result in zip(lines, results, strict=True)
+    }

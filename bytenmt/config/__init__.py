@@ -2,5 +2,5 @@
 
 Takes TOML files and settings `key=value`, and gives a frozen Config of msgspec structs, or one line
 that names the key (tests/config/test_fields.py). Imports the architectures' configurations, neither
-PyTorch nor NumPy (tests/test_imports.py).
+PyTorch nor NumPy (tests/package/test_imports.py).
 """

@@ -1,5 +1,4 @@
-"""The base class of engines: the sentences that are decoded together, their slots, handles and
-hypotheses."""
+"""The base class of engines: sentences that are decoded together, their slots and hypotheses."""
 
 from __future__ import annotations
 
@@ -21,14 +20,14 @@ class Engine(ABC):
 
     `admit` requests, call `advance` again and again, and take what `finished` returns. The output
     of a sentence does not depend on the others. Subclasses add `admit` and `advance`, that is,
-    encoders and decoders; the search is here. state: of the search, replaced by a larger one when a
-    sentence needs more room. params: the options, for compiled code.
+    encoders and decoders; the search is here.
     """
 
     def __init__(self, options: SearchOptions, capacity: int, n_models: int = 0) -> None:
         """n_models: see SearchState.allocate."""
         self.capacity = capacity
-        self.params = SearchParams.from_options(options)
+        self.params = SearchParams.from_options(options)  # for compiled code
+        # Of the search; replaced by a larger one when a sentence needs more room.
         self.state = SearchState.allocate(capacity, options.beam, n_models, 0, 0)
         self._options = options
         self._slots: dict[int, int] = {}  # of sentences that have not been handed out, by handle
@@ -40,17 +39,20 @@ class Engine(ABC):
 
     @abstractmethod
     def admit(self, requests: list[Request]) -> list[int]:
-        """Encode the sources of at most room() requests, put each into a free slot, and return a
-        handle (a number) for each, in their order."""
+        """Encode the sources of at most room() requests, and put each into a free slot.
+
+        Return a handle (a number) for each, in their order.
+        """
 
     @abstractmethod
     def advance(self, n_steps: int) -> None:
-        """Execute n_steps steps; each adds a byte to every hypothesis of the sentences that are not
-        done."""
+        """Execute n_steps steps.
+
+        Each step adds a byte to every hypothesis of the sentences that are not done.
+        """
 
     def take_slots(self, requests: Sequence[Request]) -> tuple[list[int], list[int]]:
-        """Put new sentences into free slots, at their first byte; return their handles and their
-        slots.
+        """Put new sentences into free slots, at their first byte; return their handles and slots.
 
         A handle is a number that is never used again. Raises ValueError if there are not enough
         free slots.
@@ -74,9 +76,11 @@ class Engine(ABC):
         return handles, slots
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Return (handle, hypotheses, best first) of the sentences done since the last call, and
-        free their slots. Waits for the device. Raises BytenmtError if a model's probabilities are
-        NaN."""
+        """Return (handle, hypotheses, best first) of the sentences done since the last call.
+
+        Their slots are free then. Waits for the device. Raises BytenmtError if a model's
+        probabilities are NaN.
+        """
         done = [
             (handle, slot) for handle, slot in self._slots.items() if self.state.state[slot] == DONE
         ]
@@ -90,8 +94,11 @@ class Engine(ABC):
         self.state.state[self._slots.pop(handle)] = FREE
 
     def so_far(self, handle: int) -> bytes:
-        """Return the output so far of a sentence that `finished` has not returned; it may end
-        inside a character. Only for beam 1: with more beams it may change at the next step."""
+        """Return the output so far of a sentence that `finished` has not returned.
+
+        It may end inside a character. Only for beam 1: with more beams it may change at the next
+        step.
+        """
         slot = self._slots[handle]
         return self.state.text(slot, int(self.state.step[slot]), 0)
 
@@ -99,16 +106,22 @@ class Engine(ABC):
         """Make room for the longest output and prefix."""
         state = self.state
         length = max(request.limit + len(request.prefix) + N_SENTINELS for request in requests)
-        prefix = max(len(request.prefix) for request in requests)
-        room = state.history_byte.shape[1], state.prefix.shape[1]
-        if length >= room[0] or prefix > room[1]:
-            self.state = state.enlarged(max(length, room[0] - 1), max(prefix, room[1]))
+        prefix_length = max(len(request.prefix) for request in requests)
+        max_length = state.history_byte.shape[1] - 1
+        max_prefix_length = state.prefix.shape[1]
+        if length > max_length or prefix_length > max_prefix_length:
+            self.state = state.enlarged(
+                max(length, max_length), max(prefix_length, max_prefix_length)
+            )
 
     def _hypotheses(self, slot: int) -> list[Hypothesis]:
         """Return the n_best hypotheses of a sentence that is done, best first."""
         state = self.state
         fields = (
-            *(state.finished_score, state.finished_log_p, state.finished_step, state.finished_beam),
+            state.finished_score,
+            state.finished_log_p,
+            state.finished_step,
+            state.finished_beam,
             state.finished_past_end,
         )
         n_best = min(self._options.n_best, int(state.n_finished[slot]))

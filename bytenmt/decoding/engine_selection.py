@@ -19,11 +19,11 @@ DRIVERS = (  # devices of which one is there where a GPU is (dxg: under Windows)
 
 
 def select_engine(spec: EngineSpec, runs_programs: bool = True) -> EngineSpec:
-    """Return the spec with AUTO replaced by an engine and a device of this machine; precision stays
-    as it is.
+    """Return the spec with AUTO replaced by an engine and a device of this machine.
 
-    runs_programs: whether AUTO may be an engine that runs programs. Raises DeviceError for a device
-    that is not available, BytenmtError for settings that exclude each other.
+    The precision stays as it is. runs_programs: whether AUTO may be an engine that runs programs.
+    Raises DeviceError for a device that is not available, BytenmtError for settings that exclude
+    each other.
     """
     devices = tuple(DEVICES)
     if spec.engine != AUTO:

@@ -39,30 +39,33 @@ from bytenmt.decoding.engine_kinds import (
 from bytenmt.formality import Form, with_form
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar as TypeVarWithDefault  # as of Python 3.13
+    from typing_extensions import TypeVar as TypeVarWithDefault  # in typing from Python 3.13 on
 
     TextT = TypeVarWithDefault("TextT", bytes, str, default=bytes)
 else:
     TextT = TypeVar("TextT")
 
 AUTO = "auto"
-SEARCH_HEADING = "Search"  # headings of --help
-SPEED = "Speed and memory"
+# Headings of --help.
+SEARCH_HEADING = "Search"
+SPEED_HEADING = "Speed and memory"
 
 search_option = partial(option, group="search", heading=SEARCH_HEADING)
 sampling_option = partial(option, group="sampling", heading="Sampling")
-engine_option = partial(option, heading=SPEED)
+engine_option = partial(option, heading=SPEED_HEADING)
 
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """Options of the search, which Settings.from_dict checks; its fields hold the help of the
-    commands' options. Commands set the last one themselves."""
+    """Options of a search, which Settings.from_dict checks.
+
+    Its fields hold the help of the commands' options. Commands set the last one themselves.
+    """
 
     beam: Beam = search_option(
         1,
-        "Beam size; 1 is greedy search (default: 4 for models that were trained with sentinels, otherwise 1)."
-        " With --sample, the number of samples per line (default: 1).",
+        "Beam size; 1 is greedy search (default: 4 for models that were trained with sentinels,"
+        " otherwise 1). With --sample, the number of samples per line (default: 1).",
         *("-b", "--beam-size", "--beam"),
     )
     n_best: Beam = search_option(
@@ -70,14 +73,14 @@ class SearchOptions:
     )
     length_penalty: LengthPenalty = search_option(
         1.0,
-        "Exponent A of the length penalty: hypotheses are ranked by log-probability / (bytes + 1)**A. Needs"
-        " beam search (default: the value tuned for the model, otherwise 1).",
+        "Exponent A of the length penalty: hypotheses are ranked by log-probability /"
+        " (bytes + 1)**A. Needs beam search (default: the value tuned for the model, otherwise 1).",
         *("--length-penalty", "--lenpen"),
     )
     no_repeat_ngram_size: Count = search_option(
         0,
-        "Forbid repeated n-grams of N characters within a translation, unless nothing else is possible; 0"
-        " allows them (default: the value tuned for the model, otherwise 0).",
+        "Forbid repeated n-grams of N characters within a translation, unless nothing else is"
+        " possible; 0 allows them (default: the value tuned for the model, otherwise 0).",
         metavar="N",
     )
     sample: bool = sampling_option(
@@ -93,22 +96,18 @@ class SearchOptions:
     top_p: Annotated[float, Meta(gt=0.0, le=1.0)] = sampling_option(
         1.0, "Nucleus sampling: sample from the fewest bytes whose probabilities sum to P."
     )
-    # A random number depends on it, the line's number, the sample's number and the byte's position
-    # alone.
+    # A random number depends on the seed and the numbers of line, sample and byte alone.
     seed: Seed = sampling_option(0, "Random seed of sampling; the same seed gives the same text.")
-    endless: bool = (
-        False  # the output is a text, not a line: line ends are allowed, only its limit ends it
-    )
+    # The output is a text, not a line: line ends are allowed, and only its limit ends it.
+    endless: bool = False
 
 
 @dataclass(frozen=True)
 class EngineSpec:
-    """The engine, device, precision and threads that decode; load_runs replaces AUTO by what suits
-    best.
+    """The engine, device, precision and threads that decode.
 
-    precision stays AUTO where the weights files decide, threads None where the engine does.
-    reverse: a run folder or weights file of the opposite direction, whose model reranks hypotheses.
-    Raises SettingError for a value that is not a choice.
+    load_runs replaces AUTO by what suits best. precision stays AUTO where the weights files decide,
+    threads None where the engine does. Raises SettingError for a value that is not a choice.
     """
 
     engine: str = engine_option(AUTO, engine_help(), choices=(AUTO, *ENGINES))
@@ -123,83 +122,83 @@ class EngineSpec:
     )
     reverse: Path | None = engine_option(
         None,
-        "A model of the opposite direction, which ranks the hypotheses of a beam search, too: better"
-        " translations in two to three times the time. No effect without a beam.",
+        "A model of the opposite direction, which ranks the hypotheses of a beam search, too:"
+        " better translations in two to three times the time. No effect without a beam.",
         metavar="MODEL",
         heading=SEARCH_HEADING,
     )
 
     def __post_init__(self) -> None:
-        check_values(
-            {name: value for name, value in vars(self).items() if name != "reverse"}, ENGINE
-        )
+        values = dict(vars(self))
+        del values["reverse"]
+        check_values(values, ENGINE_SETTINGS)
 
 
-SEARCH = options_of(SearchOptions)
+# The descriptions of settings, by name: of the search, and of the engine.
+SEARCH_SETTINGS = options_of(SearchOptions)
 # Options without effect where `sample` is false.
-SAMPLING = {
+SAMPLING_SETTINGS = {
     name: option
-    for name, option in SEARCH.items()
+    for name, option in SEARCH_SETTINGS.items()
     if option.group == "sampling" and name != "sample"
 }
-ENGINE = options_of(EngineSpec)
+ENGINE_SETTINGS = options_of(EngineSpec)
 
 
 class Request(NamedTuple):
-    """A request to an engine: one sentence to translate, or, without a source, one text to
-    generate.
+    """A request to an engine: a sentence to translate, or, without a source, a text to generate."""
 
-    source: valid UTF-8 without EOS; None for a language model. Its sentinels (bytes 0xF5 to 0xFC
-    that stand for spans to be copied, see sentinels.py) are all different; the output gets each of
-    them exactly once.
-    limit: maximum length of the output in bytes, EOS not counted.
-    prefix: valid UTF-8 that the output must begin with, at most `limit` bytes. It may contain
-    sentinels of the source, and line ends if SearchOptions.endless; its log-probability is part of the
-    hypothesis'.
-    number: identifies the text for sampling: the random numbers depend on it, not on the batch.
-    pairs: pairs of sentinel numbers, from 0 (an opening and its closing tag); the first of a pair
-    must be written before the second.
-    formality: the form of address that the output is asked to have, None for the model's choice.
-    """
-
+    # Valid UTF-8 without EOS; None for a language model. Its sentinels (bytes 0xF5 to 0xFC that
+    # stand for spans to be copied, see sentinels.py) are all different; the output gets each of
+    # them exactly once.
     source: bytes | None
-    limit: int
+    limit: int  # maximum length of the output in bytes, EOS not counted
+    # Valid UTF-8 that the output must begin with, at most `limit` bytes. It may contain sentinels
+    # of the source, and line ends if SearchOptions.endless. The log-probability of the output
+    # includes it.
     prefix: bytes = b""
+    # Identifies the text for sampling: the random numbers depend on it, not on the batch.
     number: int = 0
+    # Numbers of sentinels, from 0, of an opening and its closing tag: the first of a pair must be
+    # written before the second.
     pairs: tuple[tuple[int, int], ...] = ()
-    formality: Form | None = None
+    formality: Form | None = None  # that the output is asked to have; None: the model's choice
 
     @property
     def encoded_source(self) -> bytes | None:
-        """The source as the encoder reads it, without EOS: behind the byte that asks for a form of
-        address, if any. Only engines read it."""
-        return None if self.source is None else with_form(self.source, self.formality)
+        """The source as the encoder reads it, without EOS; only engines use it.
+
+        It stands behind the byte that asks for a form of address, if any.
+        """
+        if self.source is None:
+            return None
+        return with_form(self.source, self.formality)
 
 
 class Hypothesis(NamedTuple, Generic[TextT]):
-    """One output text of a search, with its scores.
+    """One output text of a search, with its scores."""
 
-    text: without EOS; bytes, or str where the caller gave a str.
-    log_probability: natural logarithm of the probability of the text and EOS, by the model itself,
-    without mask or temperature.
-    score: ranks hypotheses, the highest first: log_probability / (bytes + 1) ** length_penalty,
-    except that a sentinel written instead of a likelier EOS costs only as much as EOS. A Reranker
-    changes it.
-    flags: names of suspected faults, such as "placement" (see line_batch and confidence); None
-    where nothing was checked.
-    is_past_end: whether the model would have ended the text while sentinels of the source were
-    missing.
-    """
-
-    text: TextT
+    text: TextT  # without EOS; bytes, or str where the caller gave a str
+    # Natural logarithm of the probability of the text and EOS, by the model itself, without mask or
+    # temperature.
     log_probability: float
+    # Ranks hypotheses, the highest first: log_probability / (bytes + 1) ** length_penalty, except
+    # that a sentinel written instead of a likelier EOS costs only as much as EOS. A Reranker
+    # changes it.
     score: float
+    # Names of suspected faults, such as "placement" (see translation/line_batch and confidence);
+    # None where nothing was checked.
     flags: tuple[str, ...] | None = None
+    # Whether the model would have ended the text while sentinels of the source were missing.
     is_past_end: bool = False
 
     @property
     def bits_per_byte(self) -> float | None:
-        """Bits (-log2 of the probability) of the text and EOS, per byte of the text; None if it is
-        empty."""
-        n_bytes = len(self.text.encode() if isinstance(self.text, str) else self.text)
-        return -self.log_probability / math.log(2) / n_bytes if n_bytes else None
+        """Bits (-log2 of the probability) of text and EOS, per byte of the text.
+
+        None if the text is empty.
+        """
+        data = self.text.encode() if isinstance(self.text, str) else self.text
+        if not data:
+            return None
+        return -self.log_probability / math.log(2) / len(data)

@@ -5,6 +5,7 @@ PyTorch is imported only for the engines that need it: nothing here imports it f
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -37,49 +38,47 @@ M = TypeVar("M")  # a model as an engine takes it: packed, or a module
 
 
 class EngineFunctions(NamedTuple):
-    """The functions that make engines and scorers of loaded models, as fields of Runtime."""
+    """Functions that make engines (to decode) and scorers (to score fixed texts) of models."""
 
+    # Takes the options and the number of sentences that are decoded side by side at most.
     make_engine: Callable[[SearchOptions, int], Engine]
-    make_scorer: Callable[[], Scorer]
-    make_attention_scorers: Callable[[], list[Scorer]]
+    make_scorer: Callable[[], Scorer]  # it scores in fp32 unless another precision was asked for
+    make_attention_scorers: Callable[[], list[Scorer]]  # one of each model that has attention
 
 
 class LoadedRun(NamedTuple):
-    """The description of a run that was loaded, without its weights.
+    """The description of a run that was loaded, without its weights."""
 
-    file: the weights file. config: its configuration. facts: measured in training, such as search
-    defaults.
-    precision: of the matrices in the file, such as "fp32".
-    """
-
-    file: Path
+    file: Path  # the weights file
     config: Config
-    facts: Facts
-    precision: str
+    facts: Facts  # measured in training, such as search defaults
+    precision: str  # of the matrices in the file, such as "fp32"
+
+    @property
+    def digest(self) -> str:
+        """The first 16 hex digits of the SHA-256 of the weights file."""
+        with open(self.file, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """Loaded models with functions that make engines (to decode) and scorers (to score fixed texts)
-    of them.
+    """Loaded models, with functions that make engines and scorers of them.
 
     Several models form an ensemble. `load_runs` and `runtime_from_models` return it.
     """
 
-    make_engine: Callable[
-        [SearchOptions, int], Engine
-    ]  # (options, most sentences side by side) -> an engine
-    make_scorer: Callable[[], Scorer]  # which scores in fp32 unless another precision was asked for
-    make_attention_scorers: Callable[[], list[Scorer]]  # one of each model that has attention
+    # See EngineFunctions.
+    make_engine: Callable[[SearchOptions, int], Engine]
+    make_scorer: Callable[[], Scorer]
+    make_attention_scorers: Callable[[], list[Scorer]]
     has_source: bool = True  # whether the runs are translation models, not language models
     max_source_bytes: int = 1000  # the longest line that all of them saw in training
     runs: Sequence[LoadedRun] = ()  # that were loaded; empty for models in memory
-    spec: EngineSpec = EngineSpec(
-        "torch", "cpu"
-    )  # the engine in use; only its precision may still be AUTO
-    reverse: Scorer | None = (
-        None  # of the opposite direction, to rerank hypotheses; None: no reranking
-    )
+    # The engine in use; only its precision may still be AUTO.
+    spec: EngineSpec = EngineSpec("torch", "cpu")
+    # Of the opposite direction, to rerank hypotheses; None: no reranking.
+    reverse: Scorer | None = None
 
     @property
     def has_attention(self) -> bool:
@@ -97,7 +96,7 @@ class Runtime:
         return bool(self.runs) and all(run.config.data.formality > 0 for run in self.runs)
 
     def check_formality(self, formality: Form | None) -> None:
-        """Raise SettingError where a form of address is asked for that the runs have not learned."""
+        """Raise SettingError if the runs have not learned the form of address that is asked for."""
         if formality is not None and not self.has_formality:
             raise SettingError(
                 "formality needs a model that was trained with forms of address (data.formality):"
@@ -106,20 +105,22 @@ class Runtime:
 
     @property
     def search_defaults(self) -> SearchDefaults | None:
-        """The search settings that the first run with such settings stores as defaults; None if
-        none does."""
-        return next((run.facts.search for run in self.runs if run.facts.search is not None), None)
+        """The search settings that the runs store as defaults; the first run with some counts."""
+        for run in self.runs:
+            if run.facts.search is not None:
+                return run.facts.search
+        return None
 
 
 def load_runs(
     paths: Sequence[str | Path], spec: EngineSpec, reporter: Reporter = SILENT
 ) -> Runtime:
-    """Load run folders or weights files, of any architectures; several form an ensemble by their
-    mean probabilities.
+    """Load run folders or weights files, of any architectures.
 
-    spec: the engine to use; AUTO is replaced. With the numba engine, kernels are compiled if they
-    are not on disk. reporter: gets messages that a user may not expect. Raises CheckpointError for
-    a file, BytenmtError where the runs do not fit together or the engine is not available.
+    Several form an ensemble by their mean probabilities. spec: the engine to use; AUTO is replaced.
+    With the numba engine, kernels are compiled if they are not on disk. reporter: gets messages
+    that a user may not expect. Raises CheckpointError for a file, BytenmtError where the runs do
+    not fit together or the engine is not available.
     """
     if not paths:
         raise SettingError("no run: give a run folder or a weights file")
@@ -132,8 +133,8 @@ def load_runs(
     for path, run in zip(paths, runs, strict=True):
         if run.config.model.source != has_source:
             raise BytenmtError(
-                f"{paths[0]} is a {'translation' if has_source else 'language'} model and {path} is a"
-                f" {'language' if has_source else 'translation'} model: an ensemble needs models of one kind"
+                f"{paths[0]} is a {_kind(runs[0])} model and {path} is a {_kind(run)} model:"
+                " an ensemble needs models of one kind"
             )
     limit = max(LONGEST_CHARACTER, min(run.config.data.max_source_bytes for run in runs))
     chosen = _usable_engine(spec, runs, reporter)
@@ -156,6 +157,11 @@ def load_runs(
         spec=chosen,
         reverse=reverse,
     )
+
+
+def _kind(run: LoadedRun) -> str:
+    """Return the kind of a model, for messages."""
+    return "translation" if run.config.model.source else "language"
 
 
 def _usable_engine(spec: EngineSpec, runs: Sequence[LoadedRun], reporter: Reporter) -> EngineSpec:
@@ -230,7 +236,7 @@ def engine_functions(
     precision.
     """
     build = cache(build)
-    exact = "fp32" if spec.precision == AUTO else spec.precision
+    scorer_precision = "fp32" if spec.precision == AUTO else spec.precision
     numbers = range(len(stored))
     attentive = [number for number in numbers if stored[number][1].config.model.has_attention]
     models = [
@@ -239,6 +245,6 @@ def engine_functions(
     ]
     return EngineFunctions(
         partial(make_engine, models),
-        lambda: make_scorer([build(number, exact) for number in numbers]),
-        lambda: [make_scorer([build(number, exact)]) for number in attentive],
+        lambda: make_scorer([build(number, scorer_precision) for number in numbers]),
+        lambda: [make_scorer([build(number, scorer_precision)]) for number in attentive],
     )

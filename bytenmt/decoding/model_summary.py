@@ -1,5 +1,4 @@
-"""Describe a model: its sizes and costs, computed from its configuration, and the contents of a
-file."""
+"""Describe a model: its sizes, its costs and its configuration, and the contents of a file."""
 
 from __future__ import annotations
 
@@ -23,7 +22,8 @@ def model_description(name: str, preset: str | None, settings: Sequence[str] = (
     name: an architecture, a run folder or a weights file. preset, settings (`model.source=false`):
     only for an architecture. Raises BytenmtError.
     """
-    config, path = config_of(name, preset, settings), resolve_path(Path(name))
+    config = config_of(name, preset, settings)
+    path = resolve_path(Path(name))
     if name in PRESETS["small"]:
         return describe(config)
     contents = read_run(path, "last" if path.is_dir() else "best")[1]
@@ -32,8 +32,10 @@ def model_description(name: str, preset: str | None, settings: Sequence[str] = (
 
 
 def config_of(name: str, preset: str | None, settings: Sequence[str] = ()) -> Config:
-    """Return the configuration of an architecture (name) with preset and settings, or of a run
-    folder or weights file (name). Raises BytenmtError."""
+    """Return the configuration of an architecture with preset and settings, or of a run.
+
+    name: the architecture, or a run folder or weights file. Raises BytenmtError.
+    """
     path = resolve_path(Path(name))
     if name in PRESETS["small"]:
         return load_config(name, preset, settings)
@@ -49,13 +51,13 @@ def config_of(name: str, preset: str | None, settings: Sequence[str] = ()) -> Co
 def describe(
     config: Config, file: Path | None = None, precision: str = "fp32", facts: Facts | None = None
 ) -> str:
-    """Return sizes and costs as TOML comments, then the configuration: together a file for
-    --config.
+    """Return sizes and costs as TOML comments, then the configuration: a file for --config.
 
-    file: a weights file whose size is told, too, and whose matrices are in `precision`; None: no
-    file. facts: of a training, whose text and search defaults are told first.
+    file: a weights file, whose size is listed, too, and whose matrices are in `precision`; None: no
+    file. facts: about a training, whose text and search defaults come first.
     """
-    model, comments = config.model, dict[str, str]()
+    model = config.model
+    comments = dict[str, str]()
     if facts and facts.multi_sentence_share is not None:
         comments["sentences"] = (
             f"{facts.multi_sentence_share:.1%} of the training lines hold several"
@@ -66,7 +68,8 @@ def describe(
         comments["length penalty"] = f"{search.length_penalty:g}{beam}"
         if search.no_repeat_ngram_size:
             comments["no repeats"] = f"of {search.no_repeat_ngram_size} characters or more{beam}"
-    field, program = model.receptive_field, parameters.model_program(model)
+    field = model.receptive_field
+    program = parameters.model_program(model)
     comments |= {
         "architecture": architecture(config.model),
         "parameters": f"{parameters.n_parameters(model):,}",

@@ -40,8 +40,7 @@ NOISE_SEED = 1
 def check_program(
     model: Model[Any, Any], config: ModelSection, reporter: Reporter = SILENT
 ) -> None:
-    """Raise BytenmtError if a model's program for the CPU engine does not compute what its module
-    computes.
+    """Raise BytenmtError if a model's program for the CPU engine differs from its module.
 
     Both give a few fixed bytes log-probabilities, in float32 on the CPU, by a copy of the model
     with noise on all its parameters. A model without a program, or whose module gives NaN, passes.

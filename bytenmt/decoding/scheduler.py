@@ -1,11 +1,10 @@
-"""The decode loop: sentences wait, take the slots that become free in an engine, and leave when
-they are done."""
+"""The decode loop: sentences wait, take free slots in an engine, and leave when they are done."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bytenmt.decoding.interface import Hypothesis, Request
 from bytenmt.utf8 import whole_characters
@@ -14,6 +13,14 @@ if TYPE_CHECKING:  # it imports Numba
     from bytenmt.decoding.engine import Engine
 
 STOP_TEST_EVERY = 8  # steps between two tests whether a sentence is done
+
+
+class RunningRequest(NamedTuple):
+    """A request that an engine decodes."""
+
+    number: int  # by which Scheduler.step names it
+    job: Hashable
+    client: Hashable  # the owner of the job
 
 
 class Scheduler:
@@ -27,22 +34,24 @@ class Scheduler:
     sends without end.
 
     Clients with equally many slots take turns, and so do the jobs of a client, so that a short job
-    waits for no long one. The sentences of a job are admitted in their order.
+    does not wait for a long one. The sentences of a job are admitted in their order.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         # By client and job, both in the order of their next turns.
         self._waiting: dict[Hashable, dict[Hashable, deque[tuple[int, Request]]]] = {}
-        self._running: dict[
-            int, tuple[int, Hashable, Hashable]
-        ] = {}  # number, job, client, by engine handle
+        self._running: dict[int, RunningRequest] = {}  # by the engine's handle
         self._n_submitted = 0
 
     @property
     def busy(self) -> bool:
         """True while any request waits or is being decoded."""
         return bool(self._waiting or self._running)
+
+    def running_jobs(self) -> set[Hashable]:
+        """Return the jobs of which a request is being decoded."""
+        return {job for _, job, _ in self._running.values()}
 
     def submit(self, request: Request, job: Hashable = None, client: Hashable = None) -> int:
         """Queue a request and return its number, counted from 0, by which `step` names it.
@@ -56,15 +65,18 @@ class Scheduler:
         return number
 
     def drop(self, job: Hashable) -> None:
-        """Remove all requests of a job, also those that are being decoded; `step` does not return
-        them."""
+        """Remove all requests of a job, also those that are being decoded.
+
+        `step` does not return them.
+        """
         for client, jobs in list(self._waiting.items()):
             jobs.pop(job, None)
             if not jobs:
                 del self._waiting[client]
-        for handle in [handle for handle, (_, other, _) in self._running.items() if other == job]:
-            self._engine.drop(handle)
-            del self._running[handle]
+        for handle, running in list(self._running.items()):
+            if running.job == job:
+                self._engine.drop(handle)
+                del self._running[handle]
 
     def step(self, n_steps: int = STOP_TEST_EVERY) -> list[tuple[int, list[Hypothesis]]]:
         """Admit waiting requests if enough slots are free, and execute n_steps decode steps.
@@ -72,36 +84,42 @@ class Scheduler:
         Returns (number of the request, hypotheses, best first) of the requests that are then done.
         """
         room = self._engine.room()
-        if self._waiting and (
-            not self._running or 4 * room >= self._engine.capacity or self._is_shared()
-        ):
-            chosen = list(self._next(room))
-            if chosen:
-                numbers, requests = zip(*chosen, strict=True)
-                self._running.update(zip(self._engine.admit(list(requests)), numbers, strict=True))
+        has_room = not self._running or 4 * room >= self._engine.capacity
+        if self._waiting and (has_room or self._is_shared()):
+            self._admit(list(self._next(room)))
         self._engine.advance(n_steps)
-        done = [
-            (handle, best) for handle, best in self._engine.finished() if handle in self._running
-        ]
-        return [(self._running.pop(handle)[0], hypotheses) for handle, hypotheses in done]
+        done = []
+        for handle, hypotheses in self._engine.finished():
+            if handle in self._running:
+                done.append((self._running.pop(handle).number, hypotheses))
+        return done
+
+    def _admit(self, chosen: Sequence[tuple[RunningRequest, Request]]) -> None:
+        """Put requests into slots of the engine."""
+        if chosen:
+            handles = self._engine.admit([request for _, request in chosen])
+            for handle, (running, _) in zip(handles, chosen, strict=True):
+                self._running[handle] = running
 
     def _is_shared(self) -> bool:
         """Return whether several clients have sentences that wait or are decoded."""
-        return len({*self._waiting, *(client for _, _, client in self._running.values())}) > 1
+        return len({*self._waiting, *(running.client for running in self._running.values())}) > 1
 
-    def _next(self, n: int) -> Iterator[tuple[tuple[int, Hashable, Hashable], Request]]:
+    def _next(self, n: int) -> Iterator[tuple[RunningRequest, Request]]:
         """Yield up to n waiting requests, each of the client that has the fewest slots then."""
-        n_slots = Counter(client for _, _, client in self._running.values())
-        most = max(1, self._engine.capacity // 2) if self._is_shared() else self._engine.capacity
+        n_slots = Counter(running.client for running in self._running.values())
+        max_slots = self._engine.capacity  # of a client
+        if self._is_shared():
+            max_slots = max(1, max_slots // 2)
         while n and self._waiting:
             client = min(self._waiting, key=n_slots.__getitem__)
-            if n_slots[client] >= most:
+            if n_slots[client] >= max_slots:
                 return
             jobs = self._waiting.pop(client)
             job = next(iter(jobs))
             requests = jobs.pop(job)
             number, request = requests.popleft()
-            yield (number, job, client), request
+            yield RunningRequest(number, job, client), request
             if requests:
                 jobs[job] = requests
             if jobs:
@@ -111,8 +129,10 @@ class Scheduler:
 
 
 def decode(engine: Engine, requests: Sequence[Request]) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """Decode requests with an idle engine; yield (index of the request, hypotheses, best first) of
-    each when it is done, which is not the order of the requests."""
+    """Decode requests with an idle engine; yield (index of the request, hypotheses, best first).
+
+    Each is yielded when it is done, which is not the order of the requests.
+    """
     scheduler = Scheduler(engine)
     for request in requests:
         scheduler.submit(request)

@@ -17,14 +17,12 @@ Weights = npt.NDArray[np.float32]
 
 
 class TextScores(NamedTuple):
-    """The scores of a fixed text of n bytes by a model.
+    """The scores of a fixed text of n bytes by a model."""
 
-    log_p: (n,) float64, natural log-probability of each byte given those before it. rank: (n,)
-    int64, how many of the 256 bytes the model found likelier (or as likely and of lower value): 0
-    for its first choice.
-    """
-
+    # (n,): natural log-probability of each byte given those before it.
     log_p: npt.NDArray[np.float64]
+    # (n,): how many of the 256 bytes the model found likelier (or as likely and of lower value); 0
+    # for its first choice.
     rank: npt.NDArray[np.int64]
 
 
@@ -35,10 +33,9 @@ class Stream(Protocol):
     """
 
     def read(self, data: bytes) -> TextScores:
-        """Return the scores of the next bytes of the text, at least one, given all bytes of earlier
-        calls.
+        """Return the scores of the next bytes of the text, given all bytes of earlier calls.
 
-        How a text is split over calls only changes the rounding.
+        data: at least one byte. How a text is split over calls only changes the rounding.
         """
         ...
 
@@ -56,17 +53,15 @@ class Scorer(Protocol):
         """Return the scores of each text, in their order.
 
         texts: none empty, each from its first byte on; EOS is scored only where a text ends with
-        it.
-        sources: the source of each text, without EOS; None for models without a source. formality:
-        the form of address that the sources ask for, None for none.
+        it. sources: the source of each text, without EOS; None for models without a source.
+        formality: the form of address that the sources ask for, None for none.
         """
         ...
 
     def attention_weights(
         self, pairs: Sequence[tuple[bytes, bytes]], formality: Form | None = None
     ) -> list[dict[int, Weights]]:
-        """Return the attention weights of each pair (source, text), keyed by layer number, counted
-        from 1.
+        """Return the attention weights of each pair (source, text), by layer number from 1.
 
         Weights are float32 (bytes of the text, bytes of the source + 1): how much the prediction of
         each byte attends to each source byte and, last, to its EOS. pairs: without EOS, no text

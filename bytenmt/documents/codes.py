@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 from bytenmt.documents.unit import CodedText, merge_strings, to_markup
 from bytenmt.documents.words import ICU_FORMS, has_words
@@ -85,7 +86,8 @@ def nest_pairs(source: CodedText, translation: CodedText) -> CodedText:
     """Return a translation whose pairs of codes are nested only as they are in the source.
 
     An outer pair is closed before a pair that does not belong into it: a link may not be in another
-    one. White space just inside a pair moves out of it: Markdown has no emphasis in ** a**.
+    one. White space just inside a pair moves out of it, unless the source has some there: Markdown
+    has no emphasis in ** a**.
     """
     nested = _NestedText(source)
     for part in translation:
@@ -118,6 +120,13 @@ class _NestedText:
                 open_pairs.append(code.pair)
             elif code.pair in open_pairs:
                 open_pairs.remove(code.pair)
+        # Codes that have white space on their inner sides.
+        self._spaced_codes = set[Code]()
+        for part, following in pairwise(source):
+            if isinstance(part, Code) and part.opens and to_markup([following])[0].isspace():
+                self._spaced_codes.add(part)
+            if isinstance(following, Code) and to_markup([part])[-1].isspace():
+                self._spaced_codes.add(following)
 
     def open(self, code: Code) -> None:
         """Append an opening code, behind the ends of pairs that may not be around it."""
@@ -134,7 +143,7 @@ class _NestedText:
     def _close_last(self) -> None:
         last = self.parts.pop()
         closing = self._closing_codes[self._open_pairs.pop()]
-        if isinstance(last, str):
+        if isinstance(last, str) and closing not in self._spaced_codes:
             stripped = last.rstrip()
             self.parts += [stripped, closing, last[len(stripped) :]]
         else:
@@ -145,7 +154,7 @@ class _NestedText:
         first_opening = len(self.parts)
         while first_opening:
             before = self.parts[first_opening - 1]
-            if isinstance(before, str) or not before.opens:
+            if isinstance(before, str) or not before.opens or before in self._spaced_codes:
                 break
             first_opening -= 1
         is_after_opening = first_opening < len(self.parts)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from html import escape
+from html.entities import html5
 from urllib.parse import unquote
 
 import lxml.html
@@ -58,6 +59,8 @@ XHTML = re.compile(rb"(?i)<!doctype\s+html\s+public\s+[\"'][^\"']*XHTML")
 # lxml adds the second to pages with such a doctype.
 HTTP_EQUIV = b"http-equiv"
 ADDED_META = re.compile(rb"<meta http-equiv=\"Content-Type\"[^<>]*/>\n?")
+ENTITY = re.compile(rb"&([A-Za-z][A-Za-z0-9]*);")
+XML_CHARACTERS = "&<>\"'"  # whose names XML has, too
 SPACE = re.compile(r"[ \t\r\n\f]+")
 
 
@@ -66,30 +69,22 @@ def read(data: bytes, options: ReadOptions) -> Document:
 
     Raises DataError.
     """
-    is_xml = _is_xml(data)
+    if _is_xml(data):
+        return _read_xhtml(data, options)
     declared = CHARSET.search(data[:2048])
-    file = EditedText(b"" if is_xml else data, declared[1].decode() if declared else None)
+    file = EditedText(data, declared[1].decode() if declared else None)
     start = PAGE.match(file.text)
-    is_page = is_xml or start is not None
     if start and start[1]:
         raise DataError(
             f"{file.line(start.start(1))}: text or a template's code stands before the page"
         )
-    if is_xml:
-        root = inline_xml.parse(data, "html").getroot()
-    else:
-        page = file.text if is_page else f"<html><body>{file.text}</body></html>"
-        root = lxml.html.document_fromstring(page, lxml.html.HTMLParser(default_doctype=False))
-    for name in [name for name in ("lang", "xml:lang", LANG) if name in root.attrib] or ["lang"]:
-        if target := options.target_to_declare(root.get(name)):
-            root.set(name, target)
+    page = file.text if start else f"<html><body>{file.text}</body></html>"
+    root = lxml.html.document_fromstring(page, lxml.html.HTMLParser(default_doctype=False))
+    _declare_target(root, options)
     body = root.find("body")
 
     def dump() -> bytes:
-        if is_xml:
-            xhtml = inline_xml.dump(root.getroottree(), data)
-            return xhtml if HTTP_EQUIV in data else ADDED_META.sub(b"", xhtml)
-        if is_page:
+        if start:
             written = etree.tostring(root.getroottree(), encoding="unicode", method="html")
         else:
             written = escape(body.text or "", quote=False)
@@ -98,7 +93,19 @@ def read(data: bytes, options: ReadOptions) -> Document:
         written = TEMPLATE.sub(lambda match: unquote(match[0].replace("%22", "&quot;")), written)
         return file.encoded(written.replace("\xa0", "&nbsp;"), "xmlcharrefreplace")
 
-    return Document(list(_units(root if is_page else body)), dump)
+    return Document(list(_units(root if start else body)), dump)
+
+
+def _read_xhtml(data: bytes, options: ReadOptions) -> Document:
+    """Read a page that is XML, which its translation stays."""
+    root = inline_xml.parse(_replace_entities(data), "html").getroot()
+    _declare_target(root, options)
+
+    def dump() -> bytes:
+        written = inline_xml.dump(root.getroottree(), data)
+        return written if HTTP_EQUIV in data else ADDED_META.sub(b"", written)
+
+    return Document(list(_units(root)), dump)
 
 
 def _is_xml(data: bytes) -> bool:
@@ -107,10 +114,29 @@ def _is_xml(data: bytes) -> bool:
     if start.startswith(b"<?xml") or not XHTML.match(start):
         return start.startswith(b"<?xml")
     try:
-        inline_xml.parse(data, "html")
+        inline_xml.parse(_replace_entities(data), "html")
     except (DataError, SyntaxError):
         return False
     return True
+
+
+def _replace_entities(data: bytes) -> bytes:
+    """Return a page with the numbers of characters for the names that only HTML has: &nbsp;."""
+
+    def number(entity: re.Match[bytes]) -> bytes:
+        characters = html5.get(f"{entity[1].decode()};", "")
+        if not characters or characters in XML_CHARACTERS:
+            return entity[0]
+        return "".join(f"&#{ord(character)};" for character in characters).encode()
+
+    return ENTITY.sub(number, data)
+
+
+def _declare_target(root: Element, options: ReadOptions) -> None:
+    """Set the language that a page declares to the target language."""
+    for name in [name for name in ("lang", "xml:lang", LANG) if name in root.attrib] or ["lang"]:
+        if target := options.target_to_declare(root.get(name)):
+            root.set(name, target)
 
 
 def _is_marked(element: Element) -> bool:

@@ -20,7 +20,10 @@ from bytenmt.sentinels import Code, find_spans
 
 # Symbols such as notes, arrows, bullets and pictograms; of the latter, those of people and faces.
 SYMBOLS = r"\u2022\u2190-\u2bff\U0001f000-\U0001faff\ufe0f\u200d"
-FACES = r"\U0001f600-\U0001f64f\U0001f910-\U0001f92f\U0001f970-\U0001f97a"
+FACES = (
+    r"\U0001f600-\U0001f64f\U0001f910-\U0001f92f\U0001f970-\U0001f97a"
+    r"\U0001f389\U0001f38a\U0001f3fb-\U0001f3ff\U0001f44a-\U0001f450"
+)
 # Line ends, tabs, bars and gaps; and pictograms between two sentences.
 SEPARATOR = re.compile(
     r"(\r\n|[\n\r\t]|[ ]+\|[ ]+|[ ]{2,}"

@@ -40,17 +40,29 @@ from bytenmt.sentinels import Code
 # sentence.
 MATHS = r"(?<!\w)(?:\$\$[^$]++\$\$|\$`[^`$]++`\$|\$(?![\s$])(?:[^$\\`]++|\\.)*+(?<!\s)\$(?![\d$]))"
 CONTAINER = r"\n?(?<![^\n])(?::{3,}.*\n?|:[ ]+)"
-# Lines of a template: {{< note >}} of Hugo, {% include %} of Liquid.
-TEMPLATE_LINE = r"\n?(?<![^\n])[ \t]*(?:\{\{[<%].*?[>%]\}\}|\{%.*?%\})[ \t]*(?:\n|\Z)"
+# Codes of a template: {{< note >}} of Hugo, {% include %} of Liquid. Lines of them alone, and of
+# signs such as <---> between columns.
+TEMPLATE = r"(?:\{\{(?:<[^\n{}]*>|%[^\n{}]*%)\}\}|\{%[^\n{}]*%\})"
+TEMPLATE_LINE = rf"\n?(?<![^\n])[ \t]*(?:{TEMPLATE}|[-<>=+~]{{3,}})[ \t]*(?:\n|\Z)"
+TEMPLATE_NAME = re.compile(r"\{[{%][<%]?\s*(/|end)?(\w+)")
 KEYS = r"(?i:<kbd>[^<\n]*</kbd>(?:\s?\+\s?<kbd>[^<\n]*</kbd>)*)"
 LINE_OF_KEYS = rf"\n{KEYS}(?:\n|\Z)"
 BEFORE_IMAGES = r"\n(?=\s*\[?!\[.*[\])]\s*(?:\n|\Z))"
 NOTE = r"\[\^[^\]\s]+\]"
 ALERT = r"\[![A-Z]+\]\n?"
 HTML_CODE = r"(?is:<(code|kbd|samp|tt|var)\b.{0,999}?</\1>)"
-KEPT = re.compile(
-    "|".join((MATHS, CONTAINER, TEMPLATE_LINE, LINE_OF_KEYS, BEFORE_IMAGES, NOTE, ALERT, HTML_CODE))
+KEPT_PATTERNS = (
+    MATHS,
+    CONTAINER,
+    TEMPLATE_LINE,
+    TEMPLATE,
+    LINE_OF_KEYS,
+    BEFORE_IMAGES,
+    NOTE,
+    ALERT,
+    HTML_CODE,
 )
+KEPT = re.compile("|".join(KEPT_PATTERNS))
 LINE_END = re.compile(r"(\A\n|\n\Z)")  # of what KEPT matches
 # What stands before the text of an item or a note, and behind that of a heading.
 BEFORE = re.compile(r"\[[ xX]\]\s+|\[\^[^\]\s]+\]:\s*")
@@ -232,7 +244,7 @@ class _Reader:
                 yield TEXT_OF_TOKENS[token.type] or token.content.replace("\r", " ")
             elif token.type == "kept":
                 for part in LINE_END.split(token.content):
-                    yield Tag(part) if part.strip() else part
+                    yield _kept_tag(part) if part.strip() else part
             elif token.type == "link_open" and token.info == "auto":
                 yield Tag(f"<{next(following).content}{next(following).content}>")
             elif token.type == "image":
@@ -246,6 +258,14 @@ class _Reader:
                 yield Tag(_target(links.pop()), "link", False)
             else:
                 yield _inline_tag(token)
+
+
+def _kept_tag(text: str) -> Tag:
+    """Return the code of what KEPT matches; templates' opening and closing codes are paired."""
+    name = TEMPLATE_NAME.match(text.strip())
+    if name is None:
+        return Tag(text)
+    return Tag(text, f"template {name[2]}", not name[1])
 
 
 def _inline_tag(token: Token) -> Tag:

@@ -58,8 +58,10 @@ def read_android(data: bytes, _: ReadOptions) -> Document:
         after = _android_elements(inline_xml.parse(dump_anew()))
         for key, element in _android_elements(tree).items():
             if key in after and etree.tostring(after[key]) != etree.tostring(before[key]):
-                after[key].tail = element.tail
-                element.getparent().replace(element, after[key])
+                has_cdata = b"<![CDATA[" in etree.tostring(after[key])
+                inline_xml.set_content(element, after[key])
+                if has_cdata:
+                    element.text = etree.CDATA(element.text)
         return inline_xml.dump(tree, data)
 
     document.dump = dump

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from bytenmt.documents.lines import UnitLine, split_shortcut, split_unit
 from bytenmt.documents.unit import CodedText, Document, Unit, merge_strings, to_markup
 from bytenmt.documents.words import has_words
 from bytenmt.sentinels import Code
-from bytenmt.translation.confidence import FORMAT, SURE, UNMET, WORDLESS, Verdict
+from bytenmt.translation.confidence import FORMAT, SURE, UNMET, WORDLESS, WRONG, Verdict
 from bytenmt.translation.line_batch import PLACEMENT
 
 if TYPE_CHECKING:
@@ -35,16 +36,46 @@ class LineTranslation(NamedTuple):
     flags: Sequence[str] = ()
 
 
+class UnitNote(NamedTuple):
+    """A unit that people should look at: its translation is doubtful, or it has none."""
+
+    # Where it stands, with its name.
+    place: str
+    source: str
+    # Empty if there is none.
+    translation: str
+    # "check", "wrong", "untranslated (ICU)" or "without a translation".
+    verdict: str
+    # In words, the gravest first.
+    reasons: Sequence[str] = ()
+
+    def describe(self) -> str:
+        """Return a line for people, with the first characters of both texts."""
+        if not self.reasons:
+            return f"{self.place}: {self.verdict}"
+        reasons = "; ".join(self.reasons)
+        pair = f"{self.source!r:.200} -> {self.translation!r:.200}"
+        return f"{self.place}: to review: {self.verdict}: {reasons}: {pair}"
+
+
 @dataclass
 class TranslationReport:
     """The counts of units, and notes on some of them, that `translate` returns."""
 
     # The number of units by "translated" (with its subsets "from the memory" and "to review"),
-    # "translated before", "fuzzy before", "without words", "without a translation" and
-    # "untranslated (ICU)".
+    # "translated before", "fuzzy before", "without words", "without a translation", "left as wrong"
+    # and "untranslated (ICU)".
     counts: Counter[str] = field(default_factory=Counter)
-    # Place and reason of each unit that people should look at.
-    notes: list[tuple[str, str]] = field(default_factory=list)
+    # The units that people should look at.
+    notes: list[UnitNote] = field(default_factory=list)
+
+    def to_table(self) -> str:
+        """Return the notes as TSV, with the names of the columns in the first row."""
+        rows = [("place", "source", "translation", "verdict", "reasons")]
+        for note in self.notes:
+            rows.append((*note[:-1], "; ".join(note.reasons)))
+        lines = ["\t".join(re.sub(r"\s+", " ", cell) for cell in row) for row in rows]
+        return "".join(f"{line}\n" for line in lines)
 
 
 def lines_to_translate(
@@ -76,11 +107,12 @@ def translate(
     translations: Mapping[CodedText, LineTranslation],
     overwrite: bool = False,
     memory: TranslationMemory | None = None,
+    leave_wrong: bool = False,
 ) -> TranslationReport:
     """Store translations in the units of a document, which `dump` then writes, and return a report.
 
     translations: one for each line that lines_to_translate returns for the same overwrite and
-    memory.
+    memory. leave_wrong: leave units whose translation is wrong as they are.
     """
     report = TranslationReport()
     for unit in document.units:
@@ -88,9 +120,9 @@ def translate(
             report.counts["fuzzy before" if unit.is_doubted else "translated before"] += 1
         elif memory and (match := memory.match(unit.parts, unit.name)):
             report.counts["from the memory"] += 1
-            _write(unit, match, [], report)
+            _write(unit, match, [], report, leave_wrong)
         else:
-            _translate_unit(unit, translations, memory, report)
+            _translate_unit(unit, translations, memory, report, leave_wrong)
     return report
 
 
@@ -99,6 +131,7 @@ def _translate_unit(
     translations: Mapping[CodedText, LineTranslation],
     memory: TranslationMemory | None,
     report: TranslationReport,
+    leave_wrong: bool,
 ) -> None:
     """Put a unit together from the translations of its lines, and write it."""
     pieces = split_unit(unit.parts)
@@ -129,13 +162,17 @@ def _translate_unit(
         if n_stored == len(lines):
             report.counts["from the memory"] += 1
         flags = [flag for line in lines for flag in line.flags]
-        _write(unit, merge_strings(parts), flags, report)
+        _write(unit, merge_strings(parts), flags, report, leave_wrong)
 
 
 def _leave(unit: Unit, reason: str, report: TranslationReport) -> None:
     """Note that a unit is not translated."""
     report.counts[reason] += 1
-    report.notes.append((unit.place, reason))
+    report.notes.append(UnitNote(_place(unit), to_markup(unit.parts), "", reason))
+
+
+def _place(unit: Unit) -> str:
+    return f"{unit.place} ({unit.name})" if unit.name else unit.place
 
 
 def _store(unit: Unit, parts: CodedText, is_doubtful: bool) -> None:
@@ -144,7 +181,9 @@ def _store(unit: Unit, parts: CodedText, is_doubtful: bool) -> None:
         unit.write(parts, is_doubtful)
 
 
-def _write(unit: Unit, parts: CodedText, flags: list[str], report: TranslationReport) -> None:
+def _write(
+    unit: Unit, parts: CodedText, flags: list[str], report: TranslationReport, leave_wrong: bool
+) -> None:
     """Judge a translation, put it into its document and count it in a report.
 
     Codes that it lacks are put at its end.
@@ -163,12 +202,13 @@ def _write(unit: Unit, parts: CodedText, flags: list[str], report: TranslationRe
     if not unit.is_valid(to_markup(parts)):
         flags.append(FORMAT)
     verdict = Verdict.from_flags(flags)
+    if verdict.level != SURE:
+        source = to_markup(unit.parts)
+        report.notes.append(UnitNote(_place(unit), source, to_markup(parts), *verdict))
+    if verdict.level == WRONG and leave_wrong:
+        report.counts["left as wrong"] += 1
+        return
     report.counts["translated"] += 1
     if verdict.level != SURE:
         report.counts["to review"] += 1
-        place = f"{unit.place} ({unit.name})" if unit.name else unit.place
-        pair = f"{to_markup(unit.parts)!r:.200} -> {to_markup(parts)!r:.200}"
-        report.notes.append(
-            (place, f"to review: {verdict.level}: {'; '.join(verdict.reasons)}: {pair}")
-        )
     _store(unit, parts, verdict.level != SURE)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -19,7 +19,6 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from bytenmt.documents.unit import Document, EditedText, ReadOptions, Unit, text_writer
 
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
-INDENTATION = re.compile("[ ]*")
 PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor or a tag before a scalar
 # What needs no quotes, also in lists and mappings on one line, and in YAML 1.1, where yes is a
 # boolean.
@@ -113,14 +112,29 @@ def _load(text: str) -> Any:
 def _to_block(value: str, before: str, style: str) -> str:
     """Return a block with the header, indentation, width and last line ends of the former one."""
     header, *lines = before.split("\n")
-    indentation = next((INDENTATION.match(line) for line in lines if line.strip()), None)
-    prefix = indentation[0] if indentation else ""
+    indentations = [len(line) - len(line.lstrip(" ")) for line in lines if line.strip()]
+    prefix = " " * min(indentations, default=0)
     written = value.rstrip("\n").split("\n")
     if style == ">":
-        width = max(len(line) for line in lines)
-        wrapped = list[str]()
-        for paragraph in written:
-            wrapped += [*textwrap.wrap(paragraph, width, break_long_words=False), ""]
-        written = wrapped[:-1]
+        written = _fold(written, max(len(line) for line in lines))
     body = "\n".join(f"{prefix}{line}".rstrip() for line in written)
     return f"{header}\n{body}{before[len(before.rstrip()) :]}"
+
+
+def _fold(paragraphs: Sequence[str], width: int) -> list[str]:
+    """Return the lines of a folded block, which is read as these paragraphs.
+
+    There is an empty line between two, but not beside one with an indentation.
+    """
+    lines = list[str]()
+    was_indented = True
+    for paragraph in paragraphs:
+        is_indented = paragraph.startswith(" ")
+        if not is_indented and not was_indented:
+            lines.append("")
+        if is_indented:
+            lines.append(paragraph)
+        else:
+            lines += textwrap.wrap(paragraph, width, break_long_words=False)
+        was_indented = is_indented
+    return lines

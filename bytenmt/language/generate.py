@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bytenmt.config.fields import NBytes, Option, check_values
-from bytenmt.decoding.interface import SEARCH, Request, SearchOptions
+from bytenmt.decoding.interface import SEARCH_SETTINGS, Request, SearchOptions
 from bytenmt.decoding.loading import Runtime
 from bytenmt.decoding.scheduler import stream_characters
 from bytenmt.errors import SettingError
@@ -28,7 +28,7 @@ def generate(
     check_values({"n_bytes": n_bytes}, {"n_bytes": Option("n_bytes", NBytes, 1000, "")})
     if first_invalid(prompt) >= 0:
         raise SettingError(f"the prompt {prompt!r} is not valid UTF-8")
-    options = SearchOptions(sample=True, endless=True, **check_values(sampling, SEARCH))
+    options = SearchOptions(sample=True, endless=True, **check_values(sampling, SEARCH_SETTINGS))
     return stream_characters(
         runtime.make_engine(options, 1), Request(None, len(prompt) + n_bytes, prompt)
     )

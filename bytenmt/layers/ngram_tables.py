@@ -73,7 +73,9 @@ class NgramTables(nn.Module):
         n_word_rows: int = 0,
     ) -> None:
         super().__init__()
-        self.orders, self.n_rows, self.fold_case = tuple(orders), n_rows, fold_case
+        self.orders = tuple(orders)
+        self.n_rows = n_rows
+        self.fold_case = fold_case
         self.n_word_rows = n_word_rows
         self.weight = nn.Parameter(
             torch.zeros(len(self.orders) * n_rows + n_word_rows, d_embedding)
@@ -109,9 +111,12 @@ class NgramTables(nn.Module):
         """
         t = ids.shape[1]
         text = _without_forms(torch.cat([recent[0], ids], dim=1))
-        text = (_fold_case(text) if self.fold_case else text).long()
+        if self.fold_case:
+            text = _fold_case(text)
+        text = text.long()
         numbers: list[Tensor] = []
-        key, mask = torch.zeros_like(text[:, N_BYTES:]), 0
+        key = torch.zeros_like(text[:, N_BYTES:])
+        mask = 0
         for n in range(1, max(self.orders) + 1):
             begin = N_BYTES + 1 - n
             key = key | text[:, begin : begin + t] << (8 * (n - 1))
@@ -186,10 +191,10 @@ def _hash_rows(key: Tensor, order: int, n_rows: int) -> Tensor:
 
 
 def _powers(t: int) -> tuple[Tensor, Tensor]:
-    """Return PER_BYTE ** i, (t + 1,), and the inverses of the first t of them, (t,), modulo 2 **
-    64."""
+    """Return PER_BYTE ** i, (t + 1,), and the inverses of the first t, (t,), modulo 2 ** 64."""
     inverse = pow(PER_BYTE, -1, 1 << 64)
-    up, down = [1], [1]
+    up = [1]
+    down = [1]
     for _ in range(t):
         up.append(up[-1] * PER_BYTE & WORD)
         down.append(down[-1] * inverse & WORD)
@@ -207,7 +212,8 @@ class _SumRows(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, rows: Tensor, gradients: list[RowGradients]) -> Tensor:
-        ctx.rows, ctx.gradients = rows, gradients
+        ctx.rows = rows
+        ctx.gradients = gradients
         return F.embedding_bag(rows, weight, mode="sum")
 
     @staticmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import secrets
 from collections.abc import AsyncIterator, Coroutine, Sequence
@@ -47,6 +48,7 @@ BODIES: dict[str, type[bodies.KeyBody]] = {
 # Of Limits.seconds for a streamed translation, so that its client hears of a failure.
 STREAM_SHARE = 0.9
 T = TypeVar("T")
+logger = logging.getLogger(__package__)
 
 
 class App:
@@ -163,7 +165,7 @@ class App:
                     yield _event("part", {"index": 0, "text": text})
                 yield _event("done", await task)
             except (Exception, asyncio.CancelledError) as error:
-                yield _event("error", {"error": refusal_of(service, error).message})
+                yield _event("error", {"error": refusal_of(service, error, request.scope).message})
             finally:
                 task.cancel()
 
@@ -237,10 +239,14 @@ class App:
                 400, "a suggestion needs a text (q), and its translation (s) into another language"
             )
         path = self.suggestions / f"{plan.direction}.tsv"
-        with open(path, "ab") as file:
-            if file.tell() > MAX_SUGGESTION_BYTES:
-                raise Refusal(507, "the file of suggestions is full")
-            file.write("\t".join(pair).encode() + b"\n")
+        try:
+            with open(path, "ab") as file:
+                if file.tell() > MAX_SUGGESTION_BYTES:
+                    raise Refusal(507, "the file of suggestions is full")
+                file.write("\t".join(pair).encode() + b"\n")
+        except OSError as error:
+            logger.error("cannot write %s: %s", path, error.strerror)
+            raise Refusal(507, "the suggestion could not be stored") from None
         return json_response({"success": True})
 
     async def languages(self, request: Request) -> Response:

@@ -7,11 +7,12 @@ loop has only waited. To write a document it is read once more.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import resource
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,9 @@ from bytenmt.errors import BytenmtError
 from bytenmt.serve.work_queue import Refusal
 
 CPU_SECONDS = 10  # for reading or writing the documents of a request
+# Of a document whose child ended before its time was over: somebody may have killed it, as the
+# system does where memory is short.
+N_TRIES = 2
 MEMORY_BYTES = 1_000_000_000  # of a child, besides what it begins with
 XML_NO_MEMORY = 2  # libxml2's code of an error, for which lxml has no words
 N_CHILDREN = max(2, min(4, os.cpu_count() or 1))
@@ -102,9 +106,11 @@ def run_task(function: Any, *arguments: Sequence[Any]) -> list[Any]:
 class DocumentPool:
     """A pool of N_CHILDREN (2 to 4) processes that read and write documents, one a client."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_death: Callable[[], object] = lambda: None) -> None:
+        self._on_death = on_death  # called when a child has ended before its answer
         os.environ["PYTHONSAFEPATH"] = "1"  # no child runs a module of the current folder
         self._limiter = CapacityLimiter(N_CHILDREN)
+        self._no_limiter = CapacityLimiter(math.inf)  # for who has a turn of self._limiter
         # Of clients that wait, by their accounts.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -116,14 +122,17 @@ class DocumentPool:
         memory. Cancelling it ends the child.
         """
         turn = self._turns.setdefault(client, asyncio.Lock())
-        try:
-            async with turn:
-                return await to_process.run_sync(
-                    run_task, *task, cancellable=True, limiter=self._limiter
-                )
-        except BrokenWorkerProcess:
-            raise Refusal(
-                413, "the document takes too much time or memory to read or write"
-            ) from None
-        except BytenmtError as error:
-            raise Refusal(400, str(error)) from None
+        async with turn, self._limiter:
+            for _ in range(N_TRIES):
+                began = time.monotonic()
+                try:
+                    return await to_process.run_sync(
+                        run_task, *task, cancellable=True, limiter=self._no_limiter
+                    )
+                except BrokenWorkerProcess:
+                    self._on_death()
+                    if time.monotonic() - began >= CPU_SECONDS:
+                        break
+                except BytenmtError as error:
+                    raise Refusal(400, str(error)) from None
+        raise Refusal(413, "the document takes too much time or memory to read or write")

@@ -32,6 +32,7 @@ HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
+TOO_LONG = "the request is too long: at most {:,} bytes"
 logger = logging.getLogger(__package__)
 
 
@@ -70,7 +71,13 @@ def json_response(
     return Response(msgspec.json.encode(value), status, headers, media_type="application/json")
 
 
-def refusal_of(service: Service, error: BaseException) -> Refusal:
+def address_of(scope: Mapping[str, Any]) -> str:
+    """Return the address of a request's client, as the log has it."""
+    client = scope.get("client")
+    return str(client[0]) if client else "-"
+
+
+def refusal_of(service: Service, error: BaseException, scope: Mapping[str, Any]) -> Refusal:
     """Convert an error to the Refusal that the client gets; one of an unknown kind is logged."""
     if isinstance(error, Refusal):
         return error
@@ -81,7 +88,8 @@ def refusal_of(service: Service, error: BaseException) -> Refusal:
     if isinstance(error, TimeoutError):
         wait = service.queue.retry_after()
         return Refusal(503, f"not answered within {service.limits.seconds:g} s", wait)
-    logger.error("failed: %s", f"{type(error).__name__}: {error}"[:500])
+    description = f"{type(error).__name__}: {error}"[:500]
+    logger.error("%s failed: %s", address_of(scope), description)
     return Refusal(500, "the server failed to answer: its log has details")
 
 
@@ -108,8 +116,12 @@ class Gateway:
         """Answer a request (ASGI) within Limits.seconds; its body may have Limits.body_bytes."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        service, limits, began = self._service, self._service.limits, time.monotonic()
-        status = n_received = 0
+        service = self._service
+        limits = service.limits
+        began = time.monotonic()
+        status = 0
+        n_received = 0
+        must_close = False
         # The route has neither a token nor the name of a file.
         matching = (
             route.path for route in scope["app"].routes if route.matches(scope)[0] is not Match.NONE
@@ -121,37 +133,60 @@ class Gateway:
             message = await receive()
             n_received += len(message.get("body", b""))
             if n_received > limits.body_bytes:
-                raise Refusal(413, f"the request is too long: at most {limits.body_bytes:,} bytes")
+                raise Refusal(413, TOO_LONG.format(limits.body_bytes), closes=True)
             return message
 
         async def noting_send(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                closing = [(b"connection", b"close")] if service.is_draining else []
-                message = {**message, "headers": [*message["headers"], *HEADERS, *closing]}
+                headers = [*message["headers"], *HEADERS]
+                if must_close or service.is_draining:
+                    headers.append((b"connection", b"close"))
+                message = {**message, "headers": headers}
             await send(message)
 
         try:
             async with asyncio.timeout(limits.seconds):
-                self._check(Headers(scope=scope), path, scope["method"])
+                headers = Headers(scope=scope)
+                self._check_body(headers)
+                self._check(headers, path, scope["method"])
                 await self._app(scope, limited_receive, noting_send)
         except (Exception, asyncio.CancelledError) as error:
-            refusal = refusal_of(service, error)
+            refusal = refusal_of(service, error, scope)
+            must_close = refusal.closes
             if not (status or isinstance(error, ClientDisconnect)):
-                wait = (
-                    {} if refusal.retry_after is None else {"retry-after": f"{refusal.retry_after}"}
-                )
+                wait = {}
+                if refusal.retry_after is not None:
+                    wait["retry-after"] = f"{refusal.retry_after}"
                 answer = json_response({"error": refusal.message}, refusal.status, wait)
                 await answer(scope, receive, noting_send)
         finally:
             seconds = time.monotonic() - began
             service.metrics.requests.labels(path, status or LEFT_STATUS).inc()
             service.metrics.seconds.labels(path).observe(seconds)
-            client = (scope.get("client") or ["-"])[0]
             logger.info(
-                "%s %s %s %d %.3f s", client, scope["method"], path, status or LEFT_STATUS, seconds
+                "%s %s %s %d %.3f s",
+                address_of(scope),
+                scope["method"],
+                path,
+                status or LEFT_STATUS,
+                seconds,
             )
+
+    def _check_body(self, headers: Headers) -> None:
+        """Raise Refusal for a body that is too long (413), or whose end is in doubt (400).
+
+        Two lengths that contradict each other are how requests are smuggled through a proxy.
+        """
+        length = headers.get("content-length")
+        if length is None:
+            return
+        if "transfer-encoding" in headers:
+            message = "give Content-Length or Transfer-Encoding, not both"
+            raise Refusal(400, message, closes=True)
+        if int(length) > self._service.limits.body_bytes:
+            raise Refusal(413, TOO_LONG.format(self._service.limits.body_bytes), closes=True)
 
     def _check(self, headers: Headers, path: str, method: str) -> None:
         """Raise Refusal for a foreign host name (400) or a page of a foreign site (403).

@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from bytenmt.data.sentences import languages_of_files
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.work_queue import Refusal
+
+if TYPE_CHECKING:
+    from bytenmt.data.pair_files import PairFiles
 
 ENGLISH_NAMES = """
     ar:Arabic az:Azerbaijani be:Belarusian bg:Bulgarian bn:Bengali ca:Catalan cs:Czech da:Danish
@@ -52,6 +57,35 @@ class Direction(NamedTuple):
                 f"{text!r} is not a language pair: expected one such as en-de or zh-Hans:en"
             )
         return Direction(*parts)
+
+
+def model_languages(corpora: Sequence[PairFiles]) -> Direction | None:
+    """Return a model's languages by the names of its training files, such as train.en.gz.
+
+    None if the files of a side have no language in their names, or several.
+    """
+    sources = languages_of_files(corpus.src for corpus in corpora if corpus.src)
+    targets = languages_of_files(corpus.tgt for corpus in corpora if corpus.tgt)
+    if len(sources) == len(targets) == 1 and sources != targets:
+        return Direction(*sources, *targets)
+    return None
+
+
+def check_direction(direction: Direction, file: Path, corpora: Sequence[PairFiles]) -> None:
+    """Raise BytenmtError for a model that is to be served in another direction than its own.
+
+    corpora: the training files of the model; if their names tell no languages, it may be any.
+    Regions may differ, and a code of three letters may be another name of one of two.
+    """
+    own = model_languages(corpora)
+    for code, other in zip(direction, own or (), strict=False):
+        given = _primary(code)
+        trained_on = _primary(other)
+        if given != trained_on and len(given) == len(trained_on):
+            raise BytenmtError(
+                f"{direction}={file}: this model translates {own}, as the names of its training"
+                f" files say: give {own}={file}"
+            )
 
 
 class LanguageGuess(msgspec.Struct, frozen=True):

@@ -12,11 +12,11 @@ from bytenmt.decoding.loading import MAX_THREADS, load_runs
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
 from bytenmt.reporter import Reporter
-from bytenmt.serve.languages import Direction
+from bytenmt.serve.languages import Direction, check_direction
 from bytenmt.serve.service import MAX_ALTERNATIVES, DirectionWorkers
 from bytenmt.serve.worker import TranslationJob, Worker
 from bytenmt.translation.glossary import Glossary
-from bytenmt.translation.settings import TABLE, Settings, option_name
+from bytenmt.translation.settings import TRANSLATION_SETTINGS, Settings, option_name
 from bytenmt.translation.translator import Translator
 
 
@@ -32,7 +32,11 @@ def load_models(
     precision, and threads (of the model that uses several; the cores less one for each model).
     reporter: shows warnings of the models that are loaded.
     """
-    settings = {name: value for name, value in options.items() if name in TABLE or name == "keep"}
+    settings = {
+        name: value
+        for name, value in options.items()
+        if name in TRANSLATION_SETTINGS or name == "keep"
+    }
     Settings.from_dict(settings, option_name)  # what contradicts each other shows here
     runs = _by_direction(models, "MODEL")
     if options.get("reverse") and not any(Direction(to, source) in runs for source, to in runs):
@@ -68,8 +72,13 @@ def load_models(
         wide = {"n_best": n_best, "beam": max(n_best, beam)}
         wider = Translator.from_runtime(runtime, **with_terms | wide)
         judge = Judge.from_runtime(runtime, default=FLAG_ABOVE, beam=beam)
+        for run in runtime.runs:
+            check_direction(direction, run.file, run.facts.corpora)
         workers[direction] = DirectionWorkers(
-            Worker(translator, judge), Worker(wider, judge), runtime.has_formality
+            Worker(translator, judge),
+            Worker(wider, judge),
+            runtime.has_formality,
+            tuple(run.digest for run in runtime.runs),
         )
         # The first client need not wait for the engine, and errors show now.
         workers[direction].worker.submit(TranslationJob([b"a"])).result()
@@ -97,7 +106,8 @@ def read_keys(path: Path) -> list[str]:
 
     Raises BytenmtError where there is none.
     """
-    lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    # Some editors begin a file with a byte order mark.
+    lines = path.read_text(encoding="utf-8-sig", errors="surrogateescape").splitlines()
     keys = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     if not keys:
         raise BytenmtError(

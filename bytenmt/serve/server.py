@@ -8,6 +8,7 @@ import re
 import socket
 import sys
 from collections.abc import Sequence
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -17,8 +18,11 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.app import App
+from bytenmt.serve.connection import Connection, LoopErrors, raise_descriptor_limit
 
 BACKLOG = 2048
+LOG_FORMAT = "%(asctime)s bytenmt: %(message)s"
+TIME_FORMAT = "%Y-%m-%dT%H:%M:%S%z"
 PATH_PREFIX = re.compile(r"(/[\w.~-]+)*")  # of the address, as a proxy sends it
 logger = logging.getLogger(__package__)
 
@@ -33,6 +37,11 @@ class GracefulServer(uvicorn.Server):
         super().__init__(config)
         self._service = app.service
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections; called by uvicorn."""
+        asyncio.get_running_loop().set_exception_handler(LoopErrors())
+        await super().startup(sockets)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to end the server, at a second signal at once.
 
@@ -46,7 +55,7 @@ class GracefulServer(uvicorn.Server):
 
         Connections are closed with their next answer.
         """
-        logger.info("ending: %d requests", len(self.server_state.tasks))
+        logger.info("shutting down: %d open requests", len(self.server_state.tasks))
         await asyncio.sleep(0)  # connections that the system has accepted for us are taken
         for server in self.servers:
             server.close()
@@ -84,13 +93,16 @@ def listening(host: str, port: int) -> socket.socket:
 def run(app: App, listener: socket.socket, proxies: Sequence[str] = ()) -> None:
     """Serve until a signal. proxies: addresses of trusted proxies."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("bytenmt: %(message)s"))
-    for name, level in ((__package__, logging.INFO), ("uvicorn.error", logging.WARNING)):
+    handler.setFormatter(logging.Formatter(LOG_FORMAT, TIME_FORMAT))
+    # uvicorn warns of malformed requests and upgrades, which Connection logs, with advice to
+    # install further packages.
+    for name, level in ((__package__, logging.INFO), ("uvicorn.error", logging.ERROR)):
         logging.getLogger(name).handlers = [handler]
         logging.getLogger(name).setLevel(level)
     config = uvicorn.Config(
         ProxyHeaders(app.asgi(), list(proxies)),  # type: ignore[arg-type]  # other names of ASGI's types
-        http="h11",  # httptools takes fields after the body for headers
+        # h11, because httptools takes fields after the body for headers.
+        http=partial(Connection, service=app.service, max_connections=raise_descriptor_limit()),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         log_config=None,
@@ -103,4 +115,4 @@ def run(app: App, listener: socket.socket, proxies: Sequence[str] = ()) -> None:
     host, port = listener.getsockname()[:2]
     logger.info("serving http://%s:%d/", f"[{host}]" if ":" in host else host, port)
     GracefulServer(config, app).run([listener])
-    logger.info("ended")
+    logger.info("shut down")

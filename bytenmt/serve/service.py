@@ -45,7 +45,12 @@ class Metrics:
         self.registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self.registry)
         common: dict[str, Any] = {"namespace": "bytenmt", "registry": self.registry}
-        Gauge("build_info", "The version.", ["version"], **common).labels(__version__).set(1)
+        self.build_info = Gauge(
+            "build_info",
+            "The version, and of each direction the digest of its models' files.",
+            ["version", "direction", "models"],
+            **common,
+        )
         self.requests = Counter("requests", "Answered requests.", ["path", "status"], **common)
         self.seconds = Histogram(
             "request_seconds", "Until the answer.", ["path"], buckets=BUCKET_SECONDS, **common
@@ -54,6 +59,15 @@ class Metrics:
             "source_bytes", "Bytes that models translated.", ["direction"], **common
         )
         self.in_flight = Gauge("requests_in_flight", "Requests that wait or are decoded.", **common)
+        self.queue_seconds = Histogram(
+            "queue_wait_seconds",
+            "Until the first line is decoded.",
+            buckets=BUCKET_SECONDS,
+            **common,
+        )
+        self.dead_processes = Counter(
+            "dead_document_processes", "Processes that died with a document.", **common
+        )
 
 
 class DirectionWorkers(NamedTuple):
@@ -62,6 +76,7 @@ class DirectionWorkers(NamedTuple):
     worker: Worker  # for the best translation alone
     alternatives: Worker  # with a beam for MAX_ALTERNATIVES (3) further hypotheses
     has_formality: bool = False  # whether the model can be asked for a form of address
+    digests: tuple[str, ...] = ()  # of the files of its models
 
 
 class TranslationPlan(NamedTuple):
@@ -113,7 +128,10 @@ class Service:
         self.metrics.in_flight.set_function(lambda: self.queue.n_requests)
         # Uploads do not keep texts waiting.
         self.uploads = WorkQueue(self.limits._replace(seconds=math.inf))
-        self.documents = DocumentPool()
+        self.documents = DocumentPool(self.metrics.dead_processes.inc)
+        for direction, model in self.models.items():
+            labels = (__version__, str(direction), " ".join(model.digests))
+            self.metrics.build_info.labels(*labels).set(1)
 
     def why_not_ready(self) -> str | None:
         """Return why the server is not ready for requests, or None if it is."""
@@ -254,7 +272,11 @@ class Service:
         worker = model.alternatives if n_more else model.worker
         lines = list(chain.from_iterable(groups))
         results = await worker.translate(
-            lines, client=plan.client, formality=plan.formality, **options
+            lines,
+            client=plan.client,
+            formality=plan.formality,
+            on_begin=self.metrics.queue_seconds.observe,
+            **options,
         )
         n_bytes = sum(len(result.source) for result in results)
         self.metrics.source_bytes.labels(str(plan.direction)).inc(n_bytes)

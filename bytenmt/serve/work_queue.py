@@ -21,11 +21,14 @@ REMEMBERED_SECONDS = 60.0  # of work, in which the measured speed is forgotten t
 class Refusal(Exception):
     """Raised to answer a request with an error."""
 
-    def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
+    def __init__(
+        self, status: int, message: str, retry_after: int | None = None, closes: bool = False
+    ) -> None:
         super().__init__(message)
         self.status = status  # of HTTP
         self.message = message  # one line for the client
         self.retry_after = retry_after  # seconds until it may try again, None if not said
+        self.closes = closes  # whether the connection ends, because the body is not read
 
 
 class Limits(NamedTuple):

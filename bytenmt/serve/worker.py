@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence, Set
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -46,6 +46,9 @@ class TranslationJob:
     formality: Form | None = None
     # Gets a line's index and its next sentences.
     on_part: Callable[[int, bytes], object] | None = None
+    # Gets the seconds that the job has waited when its first line is decoded.
+    on_begin: Callable[[float], object] | None = None
+    submitted: float = field(default_factory=time.monotonic, init=False)
     results: Future[list[TranslationResult]] = field(default_factory=Future, init=False)
     batch: LineBatch = field(init=False)  # the lines as requests to the engine; set by the worker
     n_lines_sent: int = field(default=0, init=False)  # to on_part
@@ -66,6 +69,7 @@ class Worker:
         self._submitted = SimpleQueue[TranslationJob]()
         self._scheduler: Scheduler | None = None  # of the engine
         self._jobs = set[TranslationJob]()
+        self._waiting = set[TranslationJob]()  # jobs of which no line is decoded yet
         self._requests: dict[int, tuple[TranslationJob, Request]] = {}  # by the scheduler's numbers
         Thread(target=self._run, name="translator", daemon=True).start()
 
@@ -113,6 +117,7 @@ class Worker:
                 self._scheduler = Scheduler(translator.make_engine(min(MAX_SLOTS, usual)))
             job.batch = translator.batch(job.lines, formality=job.formality)
             self._jobs.add(job)
+            self._waiting.add(job)
             for request in job.batch.requests:
                 self._requests[self._scheduler.submit(request, job, job.client)] = job, request
             self._report(job)
@@ -121,10 +126,22 @@ class Worker:
 
     def _advance(self, scheduler: Scheduler) -> None:
         """Decode a few steps, and report the sentences that are done."""
-        for number, hypotheses in scheduler.step():
+        done = scheduler.step()
+        if self._waiting:
+            done_jobs = {self._requests[number][0] for number, _ in done}
+            self._note_begun(scheduler.running_jobs() | done_jobs)
+        for number, hypotheses in done:
             job, request = self._requests.pop(number)
             job.batch.add(request, hypotheses)
             self._report(job)
+
+    def _note_begun(self, begun: Set[Hashable]) -> None:
+        """Tell how long the jobs have waited whose first line is decoded now."""
+        now = time.monotonic()
+        for job in [job for job in self._waiting if job in begun]:
+            self._waiting.remove(job)
+            if job.on_begin is not None:
+                job.on_begin(now - job.submitted)
 
     def _report(self, job: TranslationJob) -> None:
         """Pass on the sentences that are done up to the first gap, and all results at the end."""
@@ -156,6 +173,7 @@ class Worker:
 
         outcome: its result, None if it was cancelled.
         """
+        self._waiting.discard(job)
         if job in self._jobs:
             self._jobs.remove(job)
             if self._scheduler is not None:

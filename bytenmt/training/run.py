@@ -47,6 +47,7 @@ def train(
     *,
     files: Sequence[PairFiles],
     valid: PairFiles,
+    more_valid: Sequence[PairFiles] = (),
     device: torch.device,
     resume: bool = False,
     init_from: Path | None = None,
@@ -60,11 +61,12 @@ def train(
     It is one process of `group`, and returns 0 where the run has come to its end.
 
     files, valid: the training and the validation text, all with a source, or all targets alone for
-    a language model. resume: continue from the run's checkpoint if it has one, else begin a new
-    run. init_from: a run whose weights a new run begins with; ignored for a resumed one. watch:
-    called with each record of metrics.jsonl, in the leading process. threads: of the CPU; None: as
-    many as the resumed run had, for a new one PyTorch's number. Raises BytenmtError before anything
-    is written where an input cannot be used.
+    a language model. more_valid: further validation texts: train.metric is the mean over all of
+    them, so that one text does not choose alone. resume: continue from the run's checkpoint if it
+    has one, else begin a new run. init_from: a run whose weights a new run begins with; ignored for
+    a resumed one. watch: called with each record of metrics.jsonl, in the leading process. threads:
+    of the CPU; None: as many as the resumed run had, for a new one PyTorch's number. Raises
+    BytenmtError before anything is written where an input cannot be used.
     """
     _check(config, files)
     leader_reporter = SILENT
@@ -76,7 +78,7 @@ def train(
         # 1) the configuration, with the precision of this machine, and the text
         is_resumed = resume and group.broadcast(has_checkpoint(run))
         config = _with_precision(config, run, device, group, is_resumed)
-        objective = _open_texts(config, files, valid, device, group)
+        objective = _open_texts(config, files, [valid, *more_valid], device, group)
         facts = objective.facts()
         # 2) model and optimiser, fresh or as they were
         if device.type == "cuda":
@@ -223,15 +225,19 @@ def _report_text(objective: Objective, facts: Facts, reporter: Reporter) -> None
 
 
 def _open_texts(
-    config: Config, files: Sequence[PairFiles], valid: PairFiles, device: torch.device, group: Group
+    config: Config,
+    files: Sequence[PairFiles],
+    valid: Sequence[PairFiles],
+    device: torch.device,
+    group: Group,
 ) -> Objective:
     """Open the texts of a run. Raises BytenmtError where they cannot be used."""
     if not config.model.source:
         texts = [pair.tgt for pair in files if pair.tgt is not None]
-        return LanguageModelObjective(config, texts, valid.tgt, device, group)
+        return LanguageModelObjective(config, texts, valid[0].tgt, device, group)
     limits = config.data.max_source_bytes, config.data.max_target_bytes
     corpus = ParallelCorpus.open_all(files, *limits)
-    valid_corpus = ParallelCorpus.open_all([valid], *limits)
+    valid_corpus = ParallelCorpus.open_all(valid, *limits)
     corpus.require_pairs()
     valid_corpus.require_pairs()
     return TranslationObjective(config, corpus, valid_corpus, device, group)

@@ -1,7 +1,7 @@
-"""Align output characters with source characters by the attention weights, summed from bytes to
-characters.
+"""Align output characters with source characters by attention weights.
 
-The weights come from one teacher-forced pass over a text that any engine has produced.
+Weights of bytes are summed to those of characters. The weights come from one teacher-forced pass
+over a text that any engine has produced.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from bytenmt.formality import Form
 class CharacterLink(NamedTuple):
     """An output character and the source character that it attends to most.
 
-    chars, source_chars: begin and end (exclusive) of each in its text, in characters; the byte at
-    which one begins is len(text[:begin].encode()). weight: the source character's share of the
-    attention, from 0 to 1, averaged over the output character's bytes.
+    The byte at which a character begins is len(text[:begin].encode()).
     """
 
-    chars: tuple[int, int]
-    source_chars: tuple[int, int]
+    chars: tuple[int, int]  # begin and end (exclusive) of the output character, in characters
+    source_chars: tuple[int, int]  # the same of the source character
+    # The source character's share of the attention, from 0 to 1, averaged over the output
+    # character's bytes.
     weight: float
 
 
@@ -40,11 +40,15 @@ def align_lines(
     TranslationResult.best_chunks returns them. The separator follows its chunk in source and text
     and has no link. formality: the form of address that the translations were asked to have.
     """
-    pairs = [(source, text) for line in lines for source, text, _ in line]
+    pairs = []
+    for line in lines:
+        pairs += [(source, text) for source, text, _ in line]
     weights = iter(mean_weights(models, pairs, formality))
     links_of_lines = []
     for line in lines:
-        links, n_before, n_source_before = list[CharacterLink](), 0, 0
+        links = list[CharacterLink]()
+        n_before = 0  # characters of the line before this chunk
+        n_source_before = 0
         for source, text, separator in line:
             links += link_characters(next(weights), source, text, n_before, n_source_before)
             n_before += len((text + separator).decode())
@@ -56,16 +60,18 @@ def align_lines(
 def mean_weights(
     models: Sequence[Scorer], pairs: Sequence[tuple[bytes, bytes]], formality: Form | None = None
 ) -> list[Weights]:
-    """Return the attention weights of each pair (source, text) without EOS, averaged over layers
-    and models.
+    """Return the attention weights of each pair (source, text) without EOS.
 
-    models: a scorer of each model; all of them have attention. Weights are float32 (bytes of the
-    text, bytes of the source + 1): a row for each predicted byte, a column for each source byte
-    and, last, its EOS. formality: the form of address that the sources ask for.
+    They are averaged over layers and models. models: a scorer of each model; all of them have
+    attention. Weights are float32 (bytes of the text, bytes of the source + 1): a row for each
+    predicted byte, a column for each source byte and, last, its EOS. formality: the form of address
+    that the sources ask for.
     """
     with_text = [i for i in range(len(pairs)) if pairs[i][1]]
     means = [np.zeros((len(text), len(source) + 1), np.float32) for source, text in pairs]
-    for model in models if with_text else ():
+    if not with_text:
+        return means
+    for model in models:
         weights = model.attention_weights([pairs[i] for i in with_text], formality)
         for i, layers in zip(with_text, weights, strict=True):
             means[i] += sum(layers.values()) / (len(layers) * len(models))
@@ -75,8 +81,7 @@ def mean_weights(
 def link_characters(
     weights: Weights, source: bytes, text: bytes, n_before: int = 0, n_source_before: int = 0
 ) -> list[CharacterLink]:
-    """Return a link for each character of a text, made of attention weights; none if the source is
-    empty.
+    """Return a link for each character of a text; none if the source is empty.
 
     weights: (bytes of the text, bytes of the source + 1). The weight of a source character is the
     sum over its bytes. n_before, n_source_before: how many characters of the line stand before the
@@ -87,19 +92,19 @@ def link_characters(
     means = character_weights(weights, source, text)[:, :-1]
     links = []
     for k, j in enumerate(means.argmax(axis=1).tolist()):
-        begin, source_begin = n_before + k, n_source_before + j
-        chars, source_chars = (begin, begin + 1), (source_begin, source_begin + 1)
-        links.append(CharacterLink(chars, source_chars, round(float(means[k, j]), 6)))
+        begin = n_before + k
+        source_begin = n_source_before + j
+        weight = round(float(means[k, j]), 6)
+        links.append(CharacterLink((begin, begin + 1), (source_begin, source_begin + 1), weight))
     return links
 
 
 def character_weights(weights: Weights, source: bytes, text: bytes) -> npt.NDArray[np.float64]:
-    """Return the attention weights of characters: (characters of the text, characters of the source
-    + 1).
+    """Return the attention weights of characters.
 
     weights: (bytes of the text, bytes of the source + 1). They are summed over the bytes of a
-    source character and averaged over those of a text character. The last column is the EOS of the
-    source.
+    source character and averaged over those of a text character. Returns (characters of the text,
+    characters of the source + 1); the last column is the EOS of the source.
     """
     of_source = np.add.reduceat(weights, [*_starts(source), len(source)], axis=1)
     starts = _starts(text)

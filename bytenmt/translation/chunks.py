@@ -38,11 +38,11 @@ class Chunk(NamedTuple):
 
 
 def split_line(marked: MarkedText, max_bytes: int, languages: Sequence[str] = ()) -> list[Chunk]:
-    """Split a line into its sentences, and these where they have more than max_bytes or N_SENTINELS
-    kept spans.
+    """Split a line into its sentences, and these into chunks.
 
-    The mark of a list item, as in `- item`, and a sign that is repeated, as in `Name: ____`, are
-    chunks of their own. languages: codes such as "de", see split_sentences; none: one sentence.
+    A chunk has at most max_bytes and N_SENTINELS kept spans. The mark of a list item, as in `-
+    item`, and a sign that is repeated, as in `Name: ____`, are chunks of their own. languages:
+    codes such as "de", see split_sentences; none: one sentence.
     """
     sentences = split_sentences(marked.data, languages) if languages else [(marked.data, b"")]
     chunks = []

@@ -17,10 +17,21 @@ from bytenmt.sentinels import Span, compile_patterns, find_spans, replace_spans
 from bytenmt.translation.line_batch import PLACEMENT
 
 # Levels of a verdict, the best one first.
-SURE, CHECK, WRONG = LEVELS = ("sure", "check", "wrong")
-# Flags of a translation: what programs read, the level, and the words that people read.
-UNSURE, LOOP, LENGTH, NUMBER, COPY = "unsure", "loop", "length", "number", "copy"
-INVENTION, UNMET, FORMAT, WORDLESS = "invention", "unmet", "format", "wordless"
+SURE = "sure"
+CHECK = "check"
+WRONG = "wrong"
+LEVELS = (SURE, CHECK, WRONG)
+# Flags of a translation, as programs read them.
+UNSURE = "unsure"
+LOOP = "loop"
+LENGTH = "length"
+NUMBER = "number"
+COPY = "copy"
+INVENTION = "invention"
+UNMET = "unmet"
+FORMAT = "format"
+WORDLESS = "wordless"
+# The level of each flag, and the words that people read.
 REASONS = {
     LOOP: (WRONG, "repeats itself"),
     COPY: (WRONG, "is the source, untranslated"),
@@ -39,39 +50,44 @@ REASONS = {
 REPETITION = re.compile(
     rb"(.)\1{11}|(..)\2{5}|(.{3,4})\3{3}|(.{5,48}?)\4\4|(.{10,64}?)\5", re.DOTALL
 )
-LONG_ENOUGH = 24  # bytes of the longer side of a pair whose lengths are compared
+MIN_COMPARED_BYTES = 24  # bytes of the longer side of a pair whose lengths are compared
 # Without thresholds of the model: no pair of languages makes a sentence of some length so many
 # times longer or shorter; in bytes, of which an ideogram has three.
-LENGTHENED, SHORTENED = 6.0, 1 / 8
-MOST_SIGMAS = 4.0  # beyond it a length is wrong; references are within 4.4
-NUMBERS = re.compile(r"\d{1,3}(?:[.,'\u00a0\u202f\u2019]\d{3})+(?!\d)|\d{1,18}")
-HALF_A_DAY = 12  # hours between "3 p.m." and "15 Uhr"
+MAX_LENGTH_RATIO = 6.0
+MIN_LENGTH_RATIO = 1 / 8
+MAX_SIGMAS = 4.0  # beyond it a length is wrong; references are within 4.4
+NUMBER_PATTERN = re.compile(r"\d{1,3}(?:[.,'\u00a0\u202f\u2019]\d{3})+(?!\d)|\d{1,18}")
+WORD = re.compile(r"[^\W\d_]+")
+ABBREVIATION = re.compile(r"[A-Za-z]{1,2}|[A-Z]{3,5}")
+HALF_DAY_HOURS = 12  # between "3 p.m." and "15 Uhr"
 # Spans that are the same in all languages.
 NO_TEXT = compile_patterns(("placeholders", "tags", "urls", "emails"))
 
 
 class Verdict(NamedTuple):
-    """The judgement of a translation by its flags, which name suspected faults, such as "loop" or
-    "number".
+    """The judgement of a translation by its flags.
 
-    level: "sure", "check" or "wrong", by the gravest flag. reasons: each flag in words, the gravest
-    first.
+    A flag names a suspected fault, such as "loop" or "number".
     """
 
-    level: str
-    reasons: tuple[str, ...]
+    level: str  # "sure", "check" or "wrong", by the gravest flag
+    reasons: tuple[str, ...]  # each flag in words, the gravest first
 
     @staticmethod
     def from_flags(flags: Iterable[str]) -> Verdict:
-        """Return the verdict of a translation with these flags; one that is not in REASONS means
-        "check".
+        """Return the verdict of a translation with these flags.
+
+        A flag that is not in REASONS means "check".
 
         >>> Verdict.from_flags(["unsure", "loop"])
         Verdict(level='wrong', reasons=('repeats itself', 'the model is unsure'))
         """
         reasons = dict.fromkeys(REASONS.get(flag, (CHECK, flag)) for flag in flags)
         ranked = sorted(reasons, key=lambda reason: -LEVELS.index(reason[0]))
-        return Verdict(ranked[0][0] if ranked else SURE, tuple(words for _, words in ranked))
+        if not ranked:
+            return Verdict(SURE, ())
+        level, _ = ranked[0]
+        return Verdict(level, tuple(words for _, words in ranked))
 
 
 def verdict_record(hypothesis: Hypothesis) -> dict[str, Any]:
@@ -82,18 +98,16 @@ def verdict_record(hypothesis: Hypothesis) -> dict[str, Any]:
 
 
 def text_flags(source: bytes, text: bytes, lengths: FlagThresholds | None = None) -> Iterator[str]:
-    """Yield the flags of a translation that need no model: LOOP (it repeats itself), LENGTH (far
-    too long or short), NUMBER (one is missing or repeated), INVENTION (a text for a source without
-    letters or digits).
+    """Yield the flags of a translation that need no model.
 
-    source, text: valid UTF-8. lengths: how long translations of the model are; None: limits of any
-    language.
+    They are LOOP (it repeats itself), LENGTH (far too long or short), NUMBER (one is missing or
+    repeated) and INVENTION (a text for a source without letters or digits). source, text: valid
+    UTF-8. lengths: how long translations of the model are; None: limits of any language.
     """
     if has_loop(text) and not has_loop(source):
         yield LOOP
-    if max(len(text), len(source)) >= LONG_ENOUGH and not _is_of_likely_length(
-        source, text, lengths
-    ):
+    is_compared = max(len(text), len(source)) >= MIN_COMPARED_BYTES
+    if is_compared and not _is_of_likely_length(source, text, lengths):
         yield LENGTH
     if has_wrong_number(source, text):
         yield NUMBER
@@ -102,53 +116,60 @@ def text_flags(source: bytes, text: bytes, lengths: FlagThresholds | None = None
 
 
 def has_loop(text: bytes) -> bool:
-    """Return whether a part of the text is repeated in a row so often that a model must have been
-    caught in a
-    loop: from one byte 12 times to 10 bytes or more twice, see REPETITION."""
+    """Return whether a part of the text is repeated in a row too often: a model was in a loop.
+
+    REPETITION has the limits: from one byte 12 times to 10 bytes or more twice.
+    """
     return REPETITION.search(text + b" ") is not None
 
 
 def _is_of_likely_length(source: bytes, text: bytes, lengths: FlagThresholds | None) -> bool:
-    """Compare the lengths of a pair as Gale and Church (1993) do: the variance grows with the
-    length."""
+    """Compare the lengths of a pair as Gale and Church (1993) do.
+
+    The variance grows with the length.
+    """
     if lengths is None:
-        return SHORTENED <= (len(text) + 1) / (len(source) + 1) <= LENGTHENED
+        ratio = (len(text) + 1) / (len(source) + 1)
+        return MIN_LENGTH_RATIO <= ratio <= MAX_LENGTH_RATIO
     deviation = len(text) - lengths.length_ratio * len(source)
-    return abs(deviation) <= MOST_SIGMAS * math.sqrt(lengths.length_variance * (len(source) + 1))
+    return abs(deviation) <= MAX_SIGMAS * math.sqrt(lengths.length_variance * (len(source) + 1))
 
 
 def has_wrong_number(source: bytes, text: bytes) -> bool:
-    """Return whether a number of the source is missing in the translation, written in digits, or is
-    there more often than in the source.
+    """Return whether a number of the source is missing in the translation, or occurs too often.
 
-    1,000 may be 1.000, and a number up to 12 may be 12 more, as 3 p.m. is 15 Uhr. Other numbers are
-    no fault: of 1,000 references in Korean 25 have one that their source has in words.
+    Only numbers in digits count. 1,000 may be 1.000, and a number up to 12 may be 12 more, such as
+    15 Uhr for 3 p.m. Additional numbers are not a fault: of 1,000 references in Korean, 25 have one
+    that their source has in words.
     """
-    wanted, written = _numbers(source), _numbers(text)
-    is_missing = any(
-        n and not (n <= HALF_A_DAY and n + HALF_A_DAY in written) for n in wanted - written
-    )
-    return is_missing or any(n in wanted for n in written - wanted)
+    wanted = _numbers(source)
+    written = _numbers(text)
+    for number in wanted - written:
+        is_hour = number <= HALF_DAY_HOURS and number + HALF_DAY_HOURS in written
+        if number and not is_hour:
+            return True
+    return any(number in wanted for number in written - wanted)
 
 
 def _numbers(line: bytes) -> Counter[int]:
-    """Return the numbers of a line outside of spans to be kept. Signs that group digits are left
-    out."""
+    """Return the numbers of a line outside of kept spans, without signs that group digits."""
     if not any(map(str.isdigit, line.decode())):
         return Counter()
-    numbers = NUMBERS.findall(plain_text(line))
+    numbers = NUMBER_PATTERN.findall(plain_text(line))
     return Counter(int("".join(filter(str.isdecimal, digits))) for digits in numbers)
 
 
 def is_copy(source: bytes, text: bytes) -> bool:
-    """Return whether a translation has the same letters as its source, in any letter case, and at
-    least one.
+    """Return whether a translation has the same words as its source, in any letter case.
 
-    Letters in placeholders, tags, URLs and e-mail addresses do not count.
+    Placeholders, tags, URLs and e-mail addresses do not count. False for a source without words,
+    or with abbreviations alone: "GB", "pm", "Ok." and "D/L" may be the same in both languages.
     """
-    sides = (plain_text(side).casefold() for side in (text, source))
-    letters, source_letters = ("".join(filter(str.isalpha, side)) for side in sides)
-    return letters == source_letters != ""
+    words = WORD.findall(plain_text(source))
+    if all(ABBREVIATION.fullmatch(word) for word in words):
+        return False
+    same = "".join(WORD.findall(plain_text(text)))
+    return same.casefold() == "".join(words).casefold()
 
 
 def plain_text(line: bytes) -> str:
@@ -158,9 +179,13 @@ def plain_text(line: bytes) -> str:
 
 
 def copied_spans(line: bytes) -> list[Span]:
-    """Return the placeholders, tags, URLs and e-mail addresses of a line, as byte offsets, in
-    order."""
+    """Return the placeholders, tags, URLs and e-mail addresses of a line, in order.
+
+    Their begin and end are offsets in bytes.
+    """
     text = line.decode()
-    return [
-        Span(*(len(text[:place].encode()) for place in span)) for span in find_spans(text, NO_TEXT)
-    ]
+    spans = []
+    for begin, end in find_spans(text, NO_TEXT):
+        begin_byte = len(text[:begin].encode())
+        spans.append(Span(begin_byte, begin_byte + len(text[begin:end].encode())))
+    return spans

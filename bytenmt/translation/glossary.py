@@ -6,7 +6,7 @@ one is used; `!X`, which some programs read as a forbidden target, is left out.
 
 A term in small letters matches in any letter case, one with a capital as it is written. The last
 word of a term also matches with one of ENDINGS, or an umlaut: `tab` finds "tabs", `Haus` finds
-"Häuser"; and before one of PARTICLES, which are no part of the match: `서버` finds two of the four
+"Häuser"; and before one of PARTICLES, which are not part of the match: `서버` finds two of the four
 characters of "서버에서".
 """
 
@@ -25,7 +25,7 @@ from bytenmt.utf8 import BYTE_ORDER_MARK, first_invalid
 # Endings of plurals and cases in English and German. Verbs have others: -ing and -ed would turn a
 # noun into a verb.
 ENDINGS = ("s", "es", "n", "en", "e", "er", "ern", "em")
-SHORTEST_STEM = 3  # letters that a form with an ending keeps
+MIN_STEM_LETTERS = 3  # that a form with an ending keeps
 # Of Korean; a model reads them behind the sentinel of a name, too.
 PARTICLES = (
     *("은", "는", "이", "가", "을", "를", "의", "와", "과"),
@@ -43,8 +43,9 @@ class Term(NamedTuple):
 
 
 class Glossary:
-    """A glossary, which finds its terms in texts; the first of several with the same source text
-    counts.
+    """A glossary, which finds its terms in texts.
+
+    Of several terms with the same source text the first one counts.
 
     >>> Glossary([Term("server", "Dienst")]).find("my Servers")
     {Span(begin=3, end=10): Term(source='server', target='Dienst')}
@@ -67,11 +68,11 @@ class Glossary:
 
     @classmethod
     def from_file(cls, path: Path) -> Glossary:
-        """Return the glossary of a file in UTF-8: lines `term TAB target`, or CSV if its suffix is
-        .csv.
+        """Return the glossary of a file in UTF-8.
 
-        Empty lines, and those that begin with #, are skipped. Raises DataError, with the number of
-        the line, where it is malformed.
+        Its lines are `term TAB target`, or CSV if its suffix is .csv. Empty lines, and those that
+        begin with #, are skipped. Raises DataError, with the number of the line, where it is
+        malformed.
         """
         try:
             data = path.read_bytes()
@@ -86,28 +87,31 @@ class Glossary:
         return cls(term for term in terms if term.target)
 
     def find(self, text: str) -> dict[Span, Term]:
-        """Return the occurrences of terms in a text, by their places in it: at each word the
-        longest one.
+        """Return the occurrences of terms in a text, by their places in it.
 
-        Inflected forms count, see the module. Occurrences may overlap.
+        At each word the longest term is found. Inflected forms count, see the module. Occurrences
+        may overlap.
         """
         tokens = list(_TOKEN.finditer(text))
         words = [token[0] for token in tokens]
         matches = dict[Span, Term]()
         for begin in range(len(words)):
-            for n in self._lengths:
-                term, n_left = (
-                    self._lookup(words[begin : begin + n]) if begin + n <= len(words) else (None, 0)
-                )
+            for n_words in self._lengths:
+                end = begin + n_words
+                if end > len(words):
+                    continue
+                term, n_left = self._lookup(words[begin:end])
                 if term is not None:
-                    span = Span(tokens[begin].start(), tokens[begin + n - 1].end() - n_left)
+                    span = Span(tokens[begin].start(), tokens[end - 1].end() - n_left)
                     matches[span] = term
                     break
         return matches
 
     def _lookup(self, words: list[str]) -> tuple[Term | None, int]:
-        """Return the term of some words of a text, the last one in any of its forms, and how many
-        characters of it are a particle."""
+        """Return the term of some words of a text, and the characters of a particle at their end.
+
+        The last word may have any of its forms.
+        """
         for last, n_left in base_forms(words[-1]):
             form = [*words[:-1], last]
             term = self._terms.get(_key(form, False)) or self._terms.get(_key(form, True))
@@ -117,22 +121,24 @@ class Glossary:
 
 
 def _key(words: list[str], is_small: bool) -> tuple[str, bool]:
-    """Return what a term is found by. is_small: in any letter case, not only in that of the words."""
-    return " ".join(words).casefold() if is_small else " ".join(words), is_small
+    """Return the key of a term. is_small: it is found in any letter case, not only its own."""
+    text = " ".join(words)
+    return text.casefold() if is_small else text, is_small
 
 
 def base_forms(word: str) -> Iterator[tuple[str, int]]:
     """Yield (base form, n) for a word and all words that it may be an inflected form of.
 
-    n: the characters of a Korean particle that were cut off, which are no part of the term; 0 for
+    n: the characters of a Korean particle that were cut off, which are not part of the term; 0 for
     endings.
     """
     for written in dict.fromkeys((word, word.translate(_UMLAUTS))):
         yield written, 0
         for ending in ENDINGS:
-            if len(written) - len(ending) >= SHORTEST_STEM and written.lower().endswith(ending):
-                yield written[: -len(ending)], 0
-        if len(written) > SHORTEST_STEM + 2 and written.lower().endswith("ies"):
+            stem = written[: -len(ending)]
+            if len(stem) >= MIN_STEM_LETTERS and written.lower().endswith(ending):
+                yield stem, 0
+        if len(written) > MIN_STEM_LETTERS + 2 and written.lower().endswith("ies"):
             yield written[:-3] + "y", 0
     for particle in PARTICLES:
         if word.endswith(particle) and word != particle:
@@ -140,11 +146,11 @@ def base_forms(word: str) -> Iterator[tuple[str, int]]:
 
 
 def parse_term(line: bytes, path: Path, number: int) -> Term:
-    """Return the term of a line of a glossary, a CSV if the suffix of `path` is .csv; else TAB
-    separates.
+    """Return the term of a line of a glossary.
 
-    Its target is the first one, of those that | separates, that does not begin with "!", or "" if
-    all do. path, number: of the line, for errors. Raises DataError.
+    The line is CSV if the suffix of `path` is .csv; else TAB separates. The target is the first of
+    those that | separates that does not begin with "!", or "" if all do. path, number: of the line,
+    for errors. Raises DataError.
     """
     if first_invalid(line) >= 0:
         raise DataError(f"{path}, line {number} is not valid UTF-8: convert the file to UTF-8")

@@ -1,5 +1,4 @@
-"""Replace the kept spans of a line by sentinels, and the sentinels of its translation by the spans
-again."""
+"""Replace the kept spans of a line by sentinels, and restore them in its translation."""
 
 from __future__ import annotations
 
@@ -9,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bytenmt.config.fields import shorten
+from bytenmt.errors import SettingError
 from bytenmt.kernel_constants import FIRST_SENTINEL, N_SENTINELS
 from bytenmt.sentinels import (
     CLASSES,
@@ -22,13 +23,23 @@ from bytenmt.sentinels import (
     to_bytes,
 )
 from bytenmt.translation.glossary import Glossary, Term
+from bytenmt.translation.time_limit import time_limit
 
+PATTERN_SECONDS = 2.0  # of processor time, for the user's patterns on a line
 NONE = "none"  # the value of --keep that keeps nothing
 TextOrCode = str | Code
 SourceLine = bytes | Sequence[TextOrCode]  # UTF-8; of a document, texts and inline codes in turn
 
 # The end of the words before a sentence: none, or those of another one, and opening quotes.
 _SENTENCE_BEGIN = re.compile(r"(?:\A|[.!?…][\"')\]»”’]*)\s*[\"'(\[«»„“‚‘]*\Z")
+
+
+def too_slow(text: str) -> SettingError:
+    """Return the error of patterns that take too long on a text."""
+    return SettingError(
+        f"the patterns to keep take more than {PATTERN_SECONDS:g} s on the line {shorten(text)}:"
+        " avoid repetitions of repetitions, such as (a+)+"
+    )
 
 
 class KeptSpan(NamedTuple):
@@ -60,6 +71,7 @@ class KeepSpec:
 
     patterns: tuple[re.Pattern[str], ...] = compile_patterns()  # of kept spans, see sentinels.py
     glossary: Glossary | None = None  # None: no terms
+    has_own_patterns: bool = False  # whether the user gave some, which may take for ever
 
     @classmethod
     def from_settings(
@@ -78,7 +90,7 @@ class KeepSpec:
         classes = CLASSES if keep is None else tuple(dict.fromkeys(keep))
         if isinstance(glossary, str | Path):
             glossary = Glossary.from_file(Path(glossary))
-        return cls(compile_patterns(classes, patterns), glossary)
+        return cls(compile_patterns(classes, patterns), glossary, bool(patterns))
 
     def split_text(self, text: str) -> list[str | KeptSpan]:
         """Return the kept spans and terms of a text, and the texts between them, in order.
@@ -86,7 +98,11 @@ class KeepSpec:
         Empty texts are left out.
         """
         terms = self.glossary.find(text) if self.glossary else {}
-        spans = find_spans(text, self.patterns)
+        if self.has_own_patterns:
+            with time_limit(PATTERN_SECONDS, too_slow(text)):
+                spans = find_spans(text, self.patterns)
+        else:
+            spans = find_spans(text, self.patterns)
         if terms:
             spans = drop_overlaps([*spans, *terms])
         pieces = list[str | KeptSpan]()

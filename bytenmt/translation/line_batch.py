@@ -1,14 +1,13 @@
-"""Translate lines together: the way of a line to its translation, with one request for each
-distinct chunk.
+"""Translate lines together: the way of a line to its translation.
 
-This is the one batcher under Translator, the server's workers, the data set jobs and the commands.
-It only makes requests and takes hypotheses; who decodes the requests, and in which order, is left
-to its users.
+There is one request for each distinct chunk. This is the one batcher under Translator, the server's
+workers, the data set jobs and the commands. It only makes requests and takes hypotheses; who
+decodes the requests, and in which order, is left to its users.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from bytenmt.decoding.interface import Hypothesis, Request
@@ -95,30 +94,27 @@ class LineBatch:
         """
         self._settings = settings
         self._lines: list[list[PendingChunk]] = []
+        self._results: list[TranslationResult] = []
         self.hypotheses: dict[Request, list[Hypothesis]] = {}
         self._translation = self._translate(lines, first)
         self.requests = next(self._translation)
 
-    def _translate(
-        self, lines: Sequence[SourceLine], first: int
-    ) -> Generator[list[Request], None, list[TranslationResult]]:
+    def _translate(self, lines: Sequence[SourceLine], first: int) -> Iterator[list[Request]]:
         """Translate lines: the whole way of a line, in the order of its steps.
 
-        It stops at `yield`, hands out the requests, and continues when all have been decoded, by
-        whoever made this batch, and were given to `add`.
+        It stops at `yield` and hands out the requests. Whoever made this batch decodes them, beside
+        those of other batches, and gives the hypotheses to `add`; then `results` continues here.
         """
         settings = self._settings
         for number, line in enumerate(lines, first):
             marked = mark_spans(line, settings.keep)
             chunks = split_line(marked, settings.max_source_bytes, settings.languages)
             self._lines.append(self._request_chunks(chunks, number))
-        yield self._distinct_requests()  # they are decoded
-        results = []
-        for pending in self._lines:
-            restored = [self._restore(chunk) for chunk in pending]
+        yield self._distinct_requests()  # they are decoded now
+        for pending_chunks in self._lines:
+            restored = [self._restore(pending) for pending in pending_chunks]
             joined = join_chunks(restored, settings.search.length_penalty)
-            results.append(flag_placement(joined, settings.keep is not None))
-        return results
+            self._results.append(flag_placement(joined, settings.keep is not None))
 
     def _request_chunks(self, chunks: Sequence[Chunk], number: int) -> list[PendingChunk]:
         """Return the chunks of a line with their requests. number: of the line."""
@@ -131,8 +127,10 @@ class LineBatch:
         return pending
 
     def _prefix_index(self, chunks: Sequence[Chunk]) -> int:
-        """Return which chunk of a line has the forced prefix: the first with words, which is not
-        the mark of a list."""
+        """Return which chunk of a line has the forced prefix.
+
+        It is the first one with words, which the mark of a list is not.
+        """
         if self._settings.prefix:
             for index, chunk in enumerate(chunks):
                 if has_translatable_text(chunk.source, self._settings.keep is not None):
@@ -152,8 +150,9 @@ class LineBatch:
         if not prefix and not has_translatable_text(source, settings.keep is not None):
             return None
         limit = max(settings.max_target_bytes(len(source)), len(prefix))
-        draws = number if settings.search.sample else 0
-        return Request(source, limit, prefix, draws, chunk.pairs, settings.formality)
+        if not settings.search.sample:  # nothing is drawn, and equal requests are one
+            number = 0
+        return Request(source, limit, prefix, number, chunk.pairs, settings.formality)
 
     def _distinct_requests(self) -> list[Request]:
         """Return the requests without duplicates; in sampling all differ by their number."""
@@ -177,19 +176,19 @@ class LineBatch:
         self.hypotheses[request] = hypotheses
 
     def results(self) -> list[TranslationResult]:
-        """Return the translations of the lines, in their order. Once, when is_complete."""
-        try:
-            next(self._translation)
-        except StopIteration as end:
-            results: list[TranslationResult] = end.value
-            return results
-        raise AssertionError("a translation stops once, at its requests")
+        """Return the translations of the lines, in their order.
+
+        Raises ValueError if not is_complete.
+        """
+        if not self.is_complete:
+            raise ValueError("add the hypotheses of all requests first")
+        next(self._translation, None)  # from its `yield` to its end
+        return self._results
 
     def beginning(self, line: int) -> tuple[bytes, bool]:
-        """Return the translation of the first chunks of a line, up to the first that is not done,
-        and whether all are done.
+        """Return the translation of a line up to the first chunk that is not done.
 
-        line: its index in this batch.
+        Also return whether all are done. line: its index in this batch.
         """
         text = b""
         for pending in self._lines[line]:

@@ -1,9 +1,8 @@
 """Reranking of hypotheses by a model of the opposite direction: the noisy channel.
 
 A translation that leaves something out or invents something may be likely, but its source is not
-likely given
-it (Yee, Dauphin and Auli 2019, "Simple and Effective Noisy Channel Modeling for Neural Machine
-Translation").
+likely given it (Yee, Dauphin and Auli 2019, "Simple and Effective Noisy Channel Modeling for Neural
+Machine Translation").
 """
 
 from __future__ import annotations
@@ -15,26 +14,22 @@ from bytenmt.decoding.interface import Hypothesis, Request
 from bytenmt.decoding.scorer import Scorer
 from bytenmt.utf8 import EOS
 
-# Of the source's score against the translation's, chosen on validation lines: tools/EXPERIMENTS.md.
-WEIGHT = 0.3
+# The weight of the source's score beside the translation's, chosen on validation lines:
+# tools/EXPERIMENTS.md.
+SOURCE_WEIGHT = 0.3
 
 
 @dataclass(frozen=True)
 class Reranker:
-    """Ranks hypotheses anew by how likely they make their source, by a model of the opposite
-    direction.
+    """Ranks hypotheses anew by how likely they make their source."""
 
-    scorer: of that model, which translates from the target language to the source language.
-    length_penalty: the exponent of the lengths in both scores.
-    """
-
-    scorer: Scorer
-    length_penalty: float
+    scorer: Scorer  # of a model of the opposite direction, from the target to the source language
+    length_penalty: float  # the exponent of the lengths in both scores
 
     def rerank(self, request: Request, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
         """Return the hypotheses of a request with new scores, best first.
 
-        To a score is added WEIGHT (0.3) * ln p(source | text) / (bytes of the source + 1) **
+        To a score is added SOURCE_WEIGHT (0.3) * ln p(source | text) / (bytes of the source + 1) **
         length_penalty. A request without a source is left as it is.
         """
         if not request.source or len(hypotheses) < 2:
@@ -42,7 +37,7 @@ class Reranker:
         source = request.source + bytes([EOS])
         texts = [hypothesis.text for hypothesis in hypotheses]
         all_scores = self.scorer.score_texts(texts, [source] * len(texts))
-        scale = WEIGHT / len(source) ** self.length_penalty
+        scale = SOURCE_WEIGHT / len(source) ** self.length_penalty
         ranked = [
             hypothesis._replace(score=hypothesis.score + scale * float(scores.log_p.sum()))
             for hypothesis, scores in zip(hypotheses, all_scores, strict=True)

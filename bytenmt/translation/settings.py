@@ -1,7 +1,7 @@
-"""The settings of a translation, checked in one place for commands, server and Python: options of
-the search, limits of lines, and what is kept.
+"""The settings of a translation, checked in one place for commands, server and Python.
 
-How to add a setting: see decoding/interface.py. Imports nothing heavy.
+They are options of the search, limits of lines, and what is kept. How to add a setting: see
+decoding/interface.py. Imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 
 from bytenmt.config.fields import Positive, check_values, option, options_of
-from bytenmt.decoding.interface import AUTO, SEARCH, SPEED, SearchOptions
+from bytenmt.decoding.interface import AUTO, SEARCH_SETTINGS, SPEED_HEADING, SearchOptions
 from bytenmt.errors import DataError, SettingError
 from bytenmt.formality import FORMS, Form
 from bytenmt.sentinels import CLASSES
@@ -24,30 +24,27 @@ if TYPE_CHECKING:  # they import NumPy
     from bytenmt.translation.kept_spans import KeepSpec
     from bytenmt.translation.reranking import Reranker
 
-ALWAYS, NEVER = "always", "never"
+# Values of split_sentences beside AUTO.
+ALWAYS = "always"
+NEVER = "never"
 MAX_TOKENS = 16_000  # source bytes of a batch, padding included, times the beam size
-CONSTRAINTS = "Constraints"  # a heading of --help
+CONSTRAINTS_HEADING = "Constraints"  # a heading of --help
 
-keep_option = partial(option, heading=CONSTRAINTS)
+keep_option = partial(option, heading=CONSTRAINTS_HEADING)
 length_option = partial(option, group="search", heading="Sentences and lengths")
 
 
 @dataclass(frozen=True)
 class LineSettings:
-    """Settings of lines, independent of the search: how they are split, batched and limited in
-    length.
+    """Settings of lines, independent of the search: their splitting, batching and length."""
 
-    prefix: what every translation begins with, except that of an empty line; it may be longer than
-    the length
-    limit: max_len_a * source bytes + max_len_b bytes. formality: the form of address that is asked
-    for. max_tokens: source bytes of a batch, times the beam.
-    """
-
+    # Every translation begins with it, except that of an empty line; it may be longer than the
+    # length limit of max_len_a * source bytes + max_len_b bytes.
     prefix: bytes = option(
         b"",
         "Forced decoding: text with which every translation begins.",
         group="output",
-        heading=CONSTRAINTS,
+        heading=CONSTRAINTS_HEADING,
     )
     max_len_a: Annotated[float, Meta(ge=0.0, le=1000.0)] = length_option(
         3.0, "Length limit of a translation: A * source bytes + --max-len-b bytes."
@@ -57,26 +54,26 @@ class LineSettings:
     )
     max_source_bytes: Annotated[int, Meta(ge=4, le=10**9)] | None = length_option(
         None,
-        "Maximum source length in bytes; longer lines are split at spaces and translated in parts (default:"
-        " the maximum length of the model's training pairs).",
+        "Maximum source length in bytes; longer lines are split at spaces and translated in parts"
+        " (default: the maximum length of the model's training pairs).",
     )
     formality: Form | None = option(
         None,
         "Form of address of German and Korean translations, for models that have learned it"
         " (default: the model's choice).",
         group="search",
-        heading=CONSTRAINTS,
+        heading=CONSTRAINTS_HEADING,
         choices=FORMS,
     )
     max_tokens: Positive = length_option(
         MAX_TOKENS,
         "Batch size in source bytes, padding included, times the beam size.",
-        heading=SPEED,
+        heading=SPEED_HEADING,
     )
     split_sentences: str = length_option(
         AUTO,
-        "Split lines into sentences and translate them one by one; auto does so if the model was trained on"
-        " single sentences.",
+        "Split lines into sentences and translate them one by one; auto does so if the model was"
+        " trained on single sentences.",
         choices=(AUTO, ALWAYS, NEVER),
     )
 
@@ -85,75 +82,70 @@ class LineSettings:
 class KeepSettings:
     """Settings of the spans of a line that its translation copies unchanged, and of the glossary.
 
-    keep: classes of spans, such as "urls,numbers"; keep_pattern: regular expressions of further
-    spans.
-    glossary: a file of terms and their translations. KeepSpec.from_settings of kept_spans reads
-    them.
+    kept_spans.KeepSpec.from_settings reads them.
     """
 
     keep: str | None = keep_option(
         None,
-        "Classes of spans that are copied unchanged from the source to the translation, separated by commas;"
-        " none keeps nothing (default: all, if the model was trained with sentinels).",
+        "Classes of spans that are copied unchanged from the source to the translation, separated"
+        " by commas; none keeps nothing (default: all, if the model was trained with sentinels).",
         metavar=",".join(CLASSES),
     )
     keep_pattern: tuple[str, ...] = keep_option(
         (),
-        "Copy every match of this regular expression, in Python's syntax, unchanged to the translation; may"
-        " be repeated.",
+        "Copy every match of this regular expression, in Python's syntax, unchanged to the"
+        " translation; may be repeated.",
         metavar="REGEX",
     )
     glossary: Path | None = keep_option(
         None,
-        "Glossary file of lines `term TAB target`: the translation has the target where the source has the"
-        " term, also with the ending of a plural or case.",
+        "Glossary file of lines `term TAB target`: the translation has the target where the source"
+        " has the term, also with the ending of a plural or case.",
     )
 
 
-LINES = options_of(LineSettings)
-KEEP = options_of(KeepSettings)
-TABLE = SEARCH | LINES
+# The descriptions of settings, by name.
+LINE_SETTINGS = options_of(LineSettings)
+KEEP_SETTINGS = options_of(KeepSettings)
+TRANSLATION_SETTINGS = (
+    SEARCH_SETTINGS | LINE_SETTINGS
+)  # of all models; KEEP_SETTINGS need sentinels
 
 
 def option_name(setting: str) -> str:
-    """Return the name of a setting's option, such as "--beam-size" for beam, for messages of
-    commands."""
-    return (TABLE | KEEP)[setting].long
+    """Return the name of a setting's option, such as "--beam-size" for beam, for messages."""
+    return (TRANSLATION_SETTINGS | KEEP_SETTINGS)[setting].long
 
 
 @dataclass(frozen=True)
 class Settings(LineSettings):
-    """All settings of a translation: those of lines (LineSettings), of the search, and of kept
-    spans.
+    """All settings of a translation: of lines (LineSettings), of the search, and of kept spans."""
 
-    max_source_bytes: of a chunk; longer lines are cut. search: options of the search. keep: the
-    spans that sentinels replace and that are copied, by models that were trained with sentinels;
-    None: no span.
-    needs_sentinels: whether the user set `keep` or a glossary, so that other models are refused.
-    left_to_runs: names of settings that the user did not set, so that those of the runs are taken.
-    languages: codes, such as "de", of those by whose rules lines are split into sentences; none: a
-    line is one. reranker: ranks the hypotheses of each request anew; the n_best first ones stay.
-    """
-
-    max_source_bytes: int = 1000
+    max_source_bytes: int = 1000  # of a chunk; longer lines are cut
     search: SearchOptions = field(default_factory=SearchOptions)
+    # The spans that are copied, with sentinels in their place, by models that were trained with
+    # sentinels; None: no span.
     keep: KeepSpec | None = None
+    # Whether the user set `keep` or a glossary, so that other models are refused.
     needs_sentinels: bool = False
+    # Names of settings that the user did not set, so that those of the runs are taken.
     left_to_runs: frozenset[str] = frozenset()
+    # Codes of languages, such as "de", by whose rules lines are split into sentences; none: a line
+    # is one.
     languages: Sequence[str] = ()
-    reranker: Reranker | None = None
+    reranker: Reranker | None = None  # it ranks hypotheses anew, of which the first n_best stay
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], shown: Callable[[str], str] = str) -> Settings:
         """Return checked settings from values by name; defaults stand for names that are missing.
 
-        values: fields of SearchOptions (except endless), LineSettings and KeepSettings. shown: returns a
-        name as error messages write it, such as "--beam-size". Raises SettingError for an unknown
-        name or a wrong value, DataError for a prefix or glossary that is malformed.
+        values: fields of SearchOptions (except endless), LineSettings and KeepSettings. shown:
+        returns a name as error messages write it, such as "--beam-size". Raises SettingError for an
+        unknown name or a wrong value, DataError for a prefix or glossary that is malformed.
         """
         from bytenmt.translation.kept_spans import KeepSpec  # here: --help does without NumPy
 
-        known = TABLE | KEEP
+        known = TRANSLATION_SETTINGS | KEEP_SETTINGS
         for name in values:
             if name not in known:
                 raise SettingError(
@@ -162,25 +154,29 @@ class Settings(LineSettings):
         values = dict(values)
         if "prefix" in values:
             values["prefix"] = encode_line(values["prefix"], "the prefix")
-        values = check_values(values, TABLE, shown)
-        if (n_best := values.get("n_best", 1)) > (beam := values.get("beam", n_best)):
+        values = check_values(values, TRANSLATION_SETTINGS, shown)
+        n_best = values.get("n_best", 1)
+        beam = values.get("beam", n_best)
+        if n_best > beam:
+            beam_name = shown("beam")
             raise SettingError(
-                f"{shown('n_best')} {n_best} of {shown('beam')} {beam}: give {shown('beam')} {n_best} or more"
+                f"{shown('n_best')} {n_best} of {beam_name} {beam}:"
+                f" give {beam_name} {n_best} or more"
             )
-        of_keep = {name: value for name, value in values.items() if name in KEEP}
-        search = SearchOptions(
-            **{"beam": n_best} | {name: values[name] for name in values if name in SEARCH}
-        )
-        # What is sampled is what the model says, repetitions and all.
-        of_runs = {"length_penalty", "max_source_bytes"}
-        of_runs |= {"no_repeat_ngram_size", "beam"} if not search.sample else set()
+        search_values = {name: value for name, value in values.items() if name in SEARCH_SETTINGS}
+        search = SearchOptions(**{"beam": beam} | search_values)
+        keep_values = {name: value for name, value in values.items() if name in KEEP_SETTINGS}
         values = {name: value for name, value in values.items() if value is not None}
+        line_values = {name: value for name, value in values.items() if name in LINE_SETTINGS}
+        left_to_runs = {"length_penalty", "max_source_bytes"}
+        if not search.sample:  # what is sampled is what the model says, repetitions and all
+            left_to_runs |= {"no_repeat_ngram_size", "beam"}
         return cls(
             search=search,
-            **{name: values[name] for name in values if name in LINES},
-            keep=KeepSpec.from_settings(**of_keep),
-            needs_sentinels=any(value and value != "none" for value in of_keep.values()),
-            left_to_runs=frozenset(of_runs - values.keys()),
+            **line_values,
+            keep=KeepSpec.from_settings(**keep_values),
+            needs_sentinels=any(value and value != "none" for value in keep_values.values()),
+            left_to_runs=frozenset(left_to_runs - values.keys()),
         )
 
     def max_target_bytes(self, n_source_bytes: int) -> int:

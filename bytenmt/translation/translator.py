@@ -28,13 +28,13 @@ from bytenmt.translation.settings import ALWAYS, Settings, encode_line
 if TYPE_CHECKING:  # it imports Numba
     from bytenmt.decoding.engine import Engine
 
-BEAM_OF_SENTINELS = 4  # the default beam size of models that were trained with sentinels
-TUNED = frozenset(
-    ("length_penalty", "no_repeat_ngram_size")
-)  # options that runs store, as SearchDefaults
+SENTINEL_BEAM = 4  # the default beam size of models that were trained with sentinels
+# Search options that runs store, as SearchDefaults.
+TUNED_OPTIONS = frozenset(("length_penalty", "no_repeat_ngram_size"))
 MAX_SENTENCES = 1024  # side by side, however short
-HISTORY_BYTES = 1 << 30  # for the chosen bytes of the sentences side by side, if they are several
-FEW_MULTI_SENTENCE_LINES = 0.05  # share of the training lines up to which "auto" splits lines
+MAX_HISTORY_BYTES = 1 << 30  # of the chosen bytes of sentences side by side, if they are several
+# Share of training lines with several sentences up to which "auto" splits lines.
+MAX_MULTI_SENTENCE_SHARE = 0.05
 BYTES_PER_STEP = 8  # of history for a byte of a hypothesis: 3, twice while room is made for more
 
 
@@ -48,13 +48,14 @@ class Translator:
     >>> (best.text == texts[0] == translator.translate("오후 3시 40분"), best.score >= second.score)
     (True, True)
 
-    Usually made by `load` or `from_runtime`. make_engine: returns an engine that decodes up to the
-    given number of sentences side by side, with the options of `settings`; with a reranker the
-    engine returns the whole beam. settings: as they are in use, defaults of the runs included.
+    Usually made by `load` or `from_runtime`.
     """
 
+    # Returns an engine that decodes up to the given number of sentences side by side, with the
+    # search options of `settings`; with a reranker the engine returns the whole beam.
     make_engine: Callable[[int], Engine]
-    settings: Settings = field(default_factory=Settings)
+    settings: Settings = field(default_factory=Settings)  # with the defaults of the runs
+    # Engines that are not in use, by the number of sentences that they decode.
     _engines: dict[int, Engine] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -69,23 +70,21 @@ class Translator:
         reporter: Reporter = SILENT,
         **settings: Any,
     ) -> Translator:
-        """Return a Translator of a run folder or weights file; several form an ensemble, whose
-        probabilities are averaged.
+        """Return a Translator of a run folder or weights file.
 
-        engine, device, precision, threads: see interface.EngineSpec; "auto" is what suits the
-        machine.
+        Several runs form an ensemble, whose probabilities are averaged.
+        engine, device, precision, threads: see interface.EngineSpec; "auto" suits the machine.
         reverse: a run of the opposite direction, whose model reranks the hypotheses of a beam
-        search.
+            search.
         reporter: gets messages that a user may not expect, such as that kernels are being compiled.
         settings: by keyword, those of settings.LineSettings (prefix, max_len_a, …), SearchOptions
-        (beam, n_best, sample, …) and KeepSettings (keep, keep_pattern, glossary: see
-        KeepSpec.from_settings). Raises BytenmtError for the same mistakes as the commands.
+            (beam, n_best, sample, …) and KeepSettings (keep, keep_pattern, glossary: see
+            KeepSpec.from_settings).
+        Raises BytenmtError for the same mistakes as the commands.
         """
-        other = None if reverse is None else Path(reverse)
-        checked, spec = (
-            Settings.from_dict(settings),
-            EngineSpec(engine, device, precision, threads, other),
-        )
+        opposite = None if reverse is None else Path(reverse)
+        checked = Settings.from_dict(settings)
+        spec = EngineSpec(engine, device, precision, threads, opposite)
         return cls.from_runtime(load_runs(runs, spec, reporter), checked)
 
     @classmethod
@@ -102,34 +101,35 @@ class Translator:
             raise SettingError(
                 f"{name} is a language model and cannot translate: give a translation model"
             )
-        settings = Settings.from_dict(named) if settings is None else settings
+        if settings is None:
+            settings = Settings.from_dict(named)
         if settings.needs_sentinels and not runtime.has_sentinels:
             raise SettingError(
                 "keep and glossary need a model that was trained with sentinels (data.sentinels):"
                 " this one was not"
             )
         runtime.check_formality(settings.formality)
-        left, tuned = settings.left_to_runs, runtime.search_defaults
-        named = {name: getattr(tuned, name) for name in left & TUNED if tuned is not None}
-        if runtime.has_sentinels and "beam" in left:
-            named["beam"] = max(BEAM_OF_SENTINELS, settings.search.n_best)
-        search = of_engine = replace(settings.search, **named)
+        search = engine_search = _with_run_defaults(settings, runtime)
         reranker = None
         if runtime.reverse is not None and search.beam > 1 and not search.sample:
             reranker = Reranker(runtime.reverse, search.length_penalty)
-            of_engine = replace(search, n_best=search.beam)
+            engine_search = replace(search, n_best=search.beam)
+        max_source_bytes = settings.max_source_bytes
+        if "max_source_bytes" in settings.left_to_runs:
+            max_source_bytes = runtime.max_source_bytes
         settings = replace(
             settings,
             search=search,
-            max_source_bytes=(runtime if "max_source_bytes" in left else settings).max_source_bytes,
+            max_source_bytes=max_source_bytes,
             keep=settings.keep if runtime.has_sentinels else None,
             languages=sentence_languages(runtime, settings.split_sentences),
             reranker=reranker,
         )
-        return cls(partial(runtime.make_engine, of_engine), settings)
+        return cls(partial(runtime.make_engine, engine_search), settings)
 
     def __repr__(self) -> str:
-        return f"<Translator, beam {self.options.beam}, lines up to {self.settings.max_source_bytes} bytes>"
+        max_bytes = self.settings.max_source_bytes
+        return f"<Translator, beam {self.options.beam}, lines up to {max_bytes} bytes>"
 
     @property
     def options(self) -> SearchOptions:
@@ -152,36 +152,33 @@ class Translator:
         return [hypotheses[0].text for hypotheses in self.n_best(lines)]
 
     @overload
-    def n_best(self, lines: AnyStr) -> list[Hypothesis[AnyStr]]: ...  # type: ignore[overload-overlap]
+    def n_best(  # type: ignore[overload-overlap]
+        self, lines: AnyStr
+    ) -> list[Hypothesis[AnyStr]]: ...
     @overload
     def n_best(self, lines: Iterable[AnyStr]) -> list[list[Hypothesis[AnyStr]]]: ...
     def n_best(self, lines: Any) -> Any:
-        """Return the hypotheses of a line, best first, up to the setting n_best; of several, a list
-        each."""
-        is_one = isinstance(lines, str | bytes)
-        lines = [lines] if is_one else list(lines)
-        names = (
-            ["the line"] if is_one else [f"line {number}" for number in range(1, len(lines) + 1)]
-        )
-        results = self.translate_lines(list(map(encode_line, lines, names)))
-        n_best = [
-            [
-                Hypothesis(_in_type_of(line, hypothesis.text), *hypothesis[1:])
-                for hypothesis in result.hypotheses
-            ]
-            for line, result in zip(lines, results, strict=True)
-        ]
-        return n_best[0] if is_one else n_best
+        """Return the hypotheses of a line, best first, up to the setting n_best.
+
+        Of several lines, return a list of such lists.
+        """
+        if isinstance(lines, str | bytes):
+            (result,) = self.translate_lines([encode_line(lines, "the line")])
+            return _hypotheses_of_type(lines, result)
+        lines = list(lines)
+        data = [encode_line(line, f"line {number}") for number, line in enumerate(lines, 1)]
+        return list(map(_hypotheses_of_type, lines, self.translate_lines(data)))
 
     def translate_lines(
         self, lines: Sequence[SourceLine], first: int = 0
     ) -> list[TranslationResult]:
         """Translate lines; return a result for each, in their order.
 
-        lines: valid UTF-8 without line ends; or, for a line of a document, its texts and inline
-        codes (sentinels.Code), which are then in TranslationResult.parts. first: the number of the
-        first line, on which random draws depend. Empty lines and lines of URLs and e-mail addresses
-        alone are copied. Equal lines are translated once, except in sampling.
+        LineBatch has the way of a line, step by step. lines: valid UTF-8 without line ends; or, for
+        a line of a document, its texts and inline codes (sentinels.Code), which are then in
+        TranslationResult.parts. first: the number of the first line, on which random draws depend.
+        Empty lines and lines of URLs and e-mail addresses alone are copied. Equal lines are
+        translated once, except in sampling.
         """
         batch = self.batch(lines, first)
         for capacity, requests in self._by_capacity(batch.requests):
@@ -203,9 +200,11 @@ class Translator:
         return LineBatch(lines, settings, first)
 
     def _by_capacity(self, requests: Sequence[Request]) -> Iterator[tuple[int, list[Request]]]:
-        """Yield the capacity of an engine and the requests for it, longest first, so that short
-        ones fill the slots that become free. Capacities are powers of two, so that there are few
-        engines."""
+        """Yield the capacity of an engine and the requests for it.
+
+        Longest first, so that short ones fill the slots that become free. Capacities are powers of
+        two, so that there are few engines.
+        """
         lengths = [len(request.source or b"") for request in requests]
         order = sorted(range(len(requests)), key=lambda index: -lengths[index])
         start = 0
@@ -214,22 +213,24 @@ class Translator:
             end = start
             while end < len(order) and self.capacity(lengths[order[end]]) == capacity:
                 end += 1
-            yield (
-                min(capacity, 1 << (end - start - 1).bit_length()),
-                [requests[i] for i in order[start:end]],
-            )
+            enough = 1 << (end - start - 1).bit_length()  # for all of these requests
+            yield min(capacity, enough), [requests[index] for index in order[start:end]]
             start = end
 
     def capacity(self, n_bytes: int) -> int:
-        """Return how many sentences of up to n_bytes source bytes are decoded side by side: a power
-        of two, limited by max_tokens and by the memory for their outputs."""
+        """Return how many sentences of up to n_bytes source bytes are decoded side by side.
+
+        It is a power of two, limited by max_tokens and by the memory for their outputs.
+        """
         settings = self.settings
-        beam, limit = settings.search.beam, settings.max_target_bytes(n_bytes)
-        history = beam * (limit + 1) * BYTES_PER_STEP
-        most = min(
-            settings.max_tokens // (beam * (n_bytes + 1)), MAX_SENTENCES, HISTORY_BYTES // history
+        beam = settings.search.beam
+        history_bytes = beam * (settings.max_target_bytes(n_bytes) + 1) * BYTES_PER_STEP
+        n_sentences = min(
+            settings.max_tokens // (beam * (n_bytes + 1)),
+            MAX_SENTENCES,
+            MAX_HISTORY_BYTES // history_bytes,
         )
-        return 1 << max(1, most).bit_length() - 1
+        return 1 << max(1, n_sentences).bit_length() - 1
 
     @contextmanager
     def _engine(self, capacity: int) -> Iterator[Engine]:
@@ -239,27 +240,40 @@ class Translator:
         self._engines[capacity] = engine
 
 
+def _with_run_defaults(settings: Settings, runtime: Runtime) -> SearchOptions:
+    """Return the search options, with those of the runs where the user gave none."""
+    defaults: dict[str, Any] = {}
+    if runtime.search_defaults is not None:
+        for name in settings.left_to_runs & TUNED_OPTIONS:
+            if (value := getattr(runtime.search_defaults, name)) is not None:
+                defaults[name] = value
+    if runtime.has_sentinels and "beam" in settings.left_to_runs:
+        defaults["beam"] = max(SENTINEL_BEAM, settings.search.n_best)
+    return replace(settings.search, **defaults)
+
+
 def sentence_languages(runtime: Runtime, split_sentences: str) -> Sequence[str]:
-    """Return codes of the languages by whose rules source lines are split into sentences; () if
-    lines are not split.
+    """Return codes of the languages by whose rules source lines are split into sentences.
 
     split_sentences: "always", "never" or "auto": split if the runs were trained on single
-    sentences.
+    sentences. Returns () if lines are not split.
     """
     facts = [run.facts for run in runtime.runs]
     is_split = split_sentences == ALWAYS
     if split_sentences == AUTO and facts:
         shares = [fact.multi_sentence_share for fact in facts]
-        is_split = all(share is not None and share <= FEW_MULTI_SENTENCE_LINES for share in shares)
+        is_split = all(share is not None and share <= MAX_MULTI_SENTENCE_SHARE for share in shares)
     if not is_split:
         return ()
-    return (
-        languages_of_files(corpus.src or "" for corpus in facts[0].corpora)
-        if facts
-        else UNKNOWN_LANGUAGE
-    )
+    if not facts:
+        return UNKNOWN_LANGUAGE
+    return languages_of_files(corpus.src or "" for corpus in facts[0].corpora)
 
 
-def _in_type_of(line: AnyStr, text: bytes) -> AnyStr:
-    """Return valid UTF-8 as str where the line is a str, else as it is."""
-    return text.decode() if isinstance(line, str) else text
+def _hypotheses_of_type(line: str | bytes, result: TranslationResult) -> list[Hypothesis[Any]]:
+    """Return the hypotheses of a result, with texts as str where the line is a str."""
+    if isinstance(line, bytes):
+        return list(result.hypotheses)
+    return [
+        Hypothesis(hypothesis.text.decode(), *hypothesis[1:]) for hypothesis in result.hypotheses
+    ]

@@ -1,5 +1,7 @@
-"""The example architecture of docs/adding-an-architecture.md is trained, stored and used to
-translate."""
+"""The example of docs/adding-an-architecture.md is trained, stored and used to translate.
+
+Tests architectures/registry.py (register, build_model, ARCHITECTURES) and the guide's differences.
+"""
 
 import os
 import shutil
@@ -171,7 +173,7 @@ TESTS = [
 
 
 def apply(difference: str, path: Path) -> None:
-    """Replace the lines of a difference that are old by those that are new; all of it occurs once."""
+    """Replace the lines of a difference that are old by the new ones; all of it occurs once."""
     lines = difference.splitlines(keepends=True)
     old, new = ("".join(line[1:] for line in lines if line[0] in kept) for kept in (" -", " +"))
     text = path.read_text(encoding="utf-8")

@@ -1,4 +1,7 @@
-"""The contract that all architectures obey (architectures/base.py), over several of their options."""
+"""The contract that all architectures obey, over several of their options.
+
+Tests architectures/base.py (Model.encode, start, forward, reorder; AttentiveModel.forward_aligned).
+"""
 
 from collections.abc import Callable, Iterable
 from functools import cache, partial

@@ -1,10 +1,21 @@
-"""Options of architectures: what does not go together is one line, what has no effect has none."""
+"""Options of architectures: what does not go together is one line, what has no effect has none.
 
+Tests architectures/*/config.py (the classes' __post_init__) and architectures/cells.py (CELLS).
+"""
+
+import re
+from typing import Literal, get_args, get_origin
+
+import msgspec
 import pytest
+from source_tree import PACKAGE
+from variants import OPTIONS
 
+from bytenmt.architectures.cells import CELLS, CellName
 from bytenmt.architectures.parameters import parameter_shapes
-from bytenmt.architectures.registry import build_model
-from bytenmt.config.schema import load_config
+from bytenmt.architectures.registry import ARCHITECTURES, BUILT_IN, build_model
+from bytenmt.architectures.section import ModelSection
+from bytenmt.config.schema import load_config, parse_config
 from bytenmt.decoding.program_check import check_program
 from bytenmt.errors import ConfigError
 
@@ -102,3 +113,42 @@ def test_options_without_effect_have_none(arch: str, settings: str) -> None:
     assert parameter_shapes(config.model) == {
         name: tuple(part.shape) for name, part in build_model(config.model).named_parameters()
     }
+
+
+def choices() -> list[tuple[str, str, str]]:
+    """Architecture, key and value of each option that is a choice of names."""
+    return [
+        (arch, field.name, value)
+        for arch in BUILT_IN
+        for field in msgspec.structs.fields(ARCHITECTURES[arch].section)
+        if get_origin(field.type) is Literal
+        for value in get_args(field.type)
+    ]
+
+
+def test_every_value_of_an_option_has_a_variant() -> None:
+    """A new value, such as another cell, is in tests/helpers/variants.py, and so in all tests."""
+    shared = {field.name for field in msgspec.structs.fields(ModelSection)} | {"init"}
+    configs = [parse_config({"model": options}).model for options in OPTIONS.values()]
+    used = {
+        (str(type(config).__struct_config__.tag), key, getattr(config, key, None))
+        for config in configs
+        for _, key, _ in choices()
+    }
+    missing = {choice for choice in choices() if choice[1] not in shared} - used
+    assert not missing
+
+
+def test_every_value_of_an_option_is_described() -> None:
+    """The row of a key in docs/configuration.md names its values."""
+    rows = (PACKAGE / "docs/configuration.md").read_text(encoding="utf-8").splitlines()
+    missing = set()
+    for _, key, value in choices():
+        described = [row for row in rows if f"`model.{key}`" in row]
+        if not any(re.search(rf"`{value}`", row) for row in described):
+            missing.add((key, value))
+    assert not missing
+
+
+def test_every_cell_has_its_record() -> None:
+    assert set(CELLS) == set(get_args(CellName))

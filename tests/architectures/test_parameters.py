@@ -1,5 +1,8 @@
-"""The parameters told from a configuration are those of the model that PyTorch builds, and what
-they need."""
+"""Parameters and costs from a configuration are those of the model that PyTorch builds.
+
+Tests architectures/parameters.py (parameter_shapes, n_parameters, is_matrix, state_bytes,
+step_cost).
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""Sizes of the presets."""
+"""Sizes of the presets.
+
+Tests architectures/presets.py (PRESETS, WITHOUT_SOURCE) and config/schema.py (fingerprint).
+"""
 
 from pathlib import Path
 from typing import Any

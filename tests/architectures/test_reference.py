@@ -1,4 +1,8 @@
-"""Models against NumPy (reference.py), initialisations, gradients, the Transformer's attention."""
+"""Models against NumPy, initialisations, gradients, the Transformer's attention.
+
+Tests architectures/*/model.py (forward_aligned, encode), layers/recurrent.py (initialise) and
+layers/attention.py (AdditiveScore) beside tests/helpers/reference.py.
+"""
 
 import math
 from collections.abc import Callable

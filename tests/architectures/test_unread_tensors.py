@@ -1,4 +1,7 @@
-"""Architectures whose module has parameters and buffers that its program does not read, or others."""
+"""Architectures whose module has tensors that its program does not read, or others.
+
+Tests checkpoints/checkpoint.py, which refuses to store them.
+"""
 
 from collections.abc import Callable
 from pathlib import Path

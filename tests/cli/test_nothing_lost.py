@@ -98,7 +98,7 @@ def test_an_input_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     os.link(text, hard)
     soft.symlink_to(text)
     for output in (text, hard, soft):
-        with pytest.raises(BytenmtError, match="is the input too: give another file"):
+        with pytest.raises(BytenmtError, match="is also the input: give another file"):
             check_output(output, None, text)
     assert text.read_bytes() == b"one\ntwo\n" and len(list(tmp_path.iterdir())) == 3
 
@@ -217,11 +217,11 @@ def test_what_is_left_is_told(model: Path, place: Path) -> None:
     unnamed = translate(model, "--resume", "-o", "-")
     assert (
         unnamed.exit_code == 1
-        and "--resume needs a file with a line for each line" in unnamed.stderr
+        and "--resume needs an output file with one line per input line" in unnamed.stderr
     )
     endless = b"x" * (MAX_LINE_BYTES + 1)
     failed = translate(model, stdin=b"\n".join([*LINES[:20], endless]))
-    assert failed.exit_code == 1 and re.search(r"is kept in \S+\.out\.part\n", failed.stderr)
+    assert failed.exit_code == 1 and re.search(r"are kept in \S+\.out\.part\n", failed.stderr)
     refused = translate(model)
     assert refused.exit_code == 1 and "continue it with --resume, or delete it" in refused.stderr
     assert translate(model, "--resume").exit_code == 0

@@ -18,13 +18,15 @@ from bytenmt.config.fields import MAX_THREADS, Option, check_values, options_of
 from bytenmt.config.schema import Config, config_tree, load_config, resolve_config
 from bytenmt.config.train_section import TrainConfig
 from bytenmt.config.tree import assign
-from bytenmt.decoding.interface import SAMPLING, EngineSpec
+from bytenmt.decoding.interface import SAMPLING_SETTINGS, EngineSpec
 from bytenmt.errors import BytenmtError, ConfigError
-from bytenmt.translation.settings import TABLE
+from bytenmt.translation.settings import TRANSLATION_SETTINGS
 from bytenmt.translation.translator import Translator
 
 SETTINGS = {
-    name: one for name, one in TABLE.items() if one.kind not in (bool, bytes) and not one.choices
+    name: one
+    for name, one in TRANSLATION_SETTINGS.items()
+    if one.kind not in (bool, bytes) and not one.choices
 }
 TRAINING = options_of(TrainConfig)
 
@@ -141,13 +143,15 @@ def test_a_search_that_fits_with_few_lines_side_by_side_has_few() -> None:
 
 def test_a_message_names_value_and_bound() -> None:
     with pytest.raises(ValueError, match=r"^top_p is 0: expected a number > 0\.0$"):
-        check_values({"top_p": 0}, TABLE)
+        check_values({"top_p": 0}, TRANSLATION_SETTINGS)
     with pytest.raises(ValueError, match=r"^--seed is -1: expected a whole number >= 0$"):
-        check_values({"seed": -1}, TABLE, lambda name: TABLE[name].long)
+        check_values(
+            {"seed": -1}, TRANSLATION_SETTINGS, lambda name: TRANSLATION_SETTINGS[name].long
+        )
     with pytest.raises(
         ValueError, match="split_sentences is 'x': expected one of auto, always, never"
     ):
-        check_values({"split_sentences": "x"}, TABLE)
+        check_values({"split_sentences": "x"}, TRANSLATION_SETTINGS)
 
 
 # ---- the table of settings
@@ -163,11 +167,11 @@ def command_options(command: str) -> dict[str, click.Option]:
     }
 
 
-@pytest.mark.parametrize("row", TABLE.values(), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", TRANSLATION_SETTINGS.values(), ids=lambda row: row.name)
 def test_a_setting_is_an_option_of_the_commands_of_its_group(row: Option) -> None:
     expected = {
         "search": {*TRANSLATING, "serve"},
-        "sampling": {*TRANSLATING} | ({"generate"} if row.name in SAMPLING else set()),
+        "sampling": {*TRANSLATING} | ({"generate"} if row.name in SAMPLING_SETTINGS else set()),
         "output": {"translate"},
     }[row.group]
     offered = {name for name in main.every() if row.name in command_options(name)}

@@ -112,7 +112,8 @@ def test_what_is_copied_is_another() -> None:
     what is on one side alone, or twice, or is a word without a capital."""
     source, target = other_items(PAIR, OTHER, 3)
     found = re.fullmatch(
-        r"Frau (?P<name>[A-Z][^ ]+) zahlt (?P<n>[1-9]\d,\d\d) an Kim2 und (?P<bob>[B-DF-HJ-NP-TV-Z][aeiou]"
+        r"Frau (?P<name>[A-Z][^ ]+) zahlt (?P<n>[1-9]\d,\d\d) an Kim2 und "
+        r"(?P<bob>[B-DF-HJ-NP-TV-Z][aeiou]"
         r"[b-df-hj-np-tv-z]): https://a\.example/x\?y=1, \{name\} %s",
         source,
     )

@@ -1,5 +1,7 @@
-"""Assembly against plain Python, in shares, of one text and of several; the thread that works
-ahead."""
+"""Assembly against plain Python, in shares, of one text and several; the thread that works ahead.
+
+Tests data/batches.py (Batch.from_pairs, assemble, batches).
+"""
 
 import random
 import threading
@@ -125,7 +127,7 @@ def test_batches_follow_the_plan_from_any_batch(corpus: ParallelCorpus) -> None:
 
 @pytest.mark.parametrize("size", [2, 3, 50])
 def test_shares_are_a_partition_of_each_batch(corpus: ParallelCorpus, size: int) -> None:
-    """Row k of a batch is row k // size of process k % size, which has as many batches as all have."""
+    """Row k of a batch is row k // size of process k % size; all have as many batches."""
     plan = plan_of(corpus, 700)
     shares = [list(batches(corpus, plan, share=(rank, size))) for rank in range(size)]
     for k in range(plan.n_batches):

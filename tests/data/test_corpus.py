@@ -1,4 +1,8 @@
-"""Lines, repair and refusal, against a plain reading of the same bytes by Python."""
+"""Lines, repair and refusal, against a plain reading of the same bytes by Python.
+
+Tests data/text_file.py (TextFile, read_bytes), data/corpus.py (ParallelCorpus) and
+data/corpus_report.py (inventory, warnings_of_pairs).
+"""
 
 import gzip
 import lzma
@@ -48,8 +52,10 @@ def check(content: bytes) -> None:
 
 
 CONTENTS = [
-    b"", b"\n", b"a", b"a\n", b"a\n\n", b"\n\na", b"a\r\nb\r\n", b"\r\n\r\r\n\r", b"a\rb\n", b"\xef\xbb\xbf",
-    b"\xef\xbb\xbfa\nb", b"\xef\xbb\xbf\n", b"a\n\xef\xbb\xbfb\n", b"\x00\n\x00\x00", b"\xe2\x82\n\x82\n",
+    b"", b"\n", b"a", b"a\n", b"a\n\n", b"\n\na", b"a\r\nb\r\n", b"\r\n\r\r\n\r",
+    b"a\rb\n", b"\xef\xbb\xbf",
+    b"\xef\xbb\xbfa\nb", b"\xef\xbb\xbf\n", b"a\n\xef\xbb\xbfb\n", b"\x00\n\x00\x00",
+    b"\xe2\x82\n\x82\n",
     b"\xe2\x82\r\n\xac", b"a\xf0\x9f\x98", b"\xff\xfe\xfd",
 ]  # fmt: skip
 
@@ -156,7 +162,7 @@ def open_pair(source: Path | None, target: Path, *limits: int) -> ParallelCorpus
 
 
 def test_white_space_alone_is_no_target(tmp_path: Path) -> None:
-    """White lines count as empty in the target, not in the source, and not where lines are scored."""
+    """White lines count as empty in the target, not in the source nor where lines are scored."""
     source, target = b"a\n \nc\nd\ne\n", " \t\nb\n \u3000\n d\n\r\r\n".encode()
     paths = pair_files(tmp_path, source, target)
     corpus = open_pair(*paths)
@@ -251,7 +257,7 @@ def several(tmp_path: Path) -> list[PairFiles]:
 
 
 def test_several_parts(tmp_path: Path) -> None:
-    """Pair k of the corpus is the kept line of its part, with its lengths, whatever part it is in."""
+    """Pair k of the corpus is the kept line of its part, with its lengths."""
     corpus = ParallelCorpus.open_all(several(tmp_path), max_source_bytes=5)
     assert corpus.bounds.tolist() == [0, 2, 4, 4, 5] and corpus.lines.tolist() == [0, 2, 0, 2, 0]
     assert (corpus.bounds.dtype, corpus.lines.dtype) == (np.int64, np.int32)

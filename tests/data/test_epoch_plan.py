@@ -1,4 +1,7 @@
-"""The plan against its properties, a plain Python planner and its own kernels uncompiled."""
+"""The plan against its properties, a plain Python planner and its own kernels uncompiled.
+
+Tests data/epoch_plan.py (epoch_plan) and data/bucketing.py (cut_strips, cut_batches, draw_copies).
+"""
 
 import random
 from collections import Counter

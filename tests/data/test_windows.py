@@ -1,4 +1,7 @@
-"""Texts as streams: what is read of them, and what their bytes cost."""
+"""Texts as streams: what is read of them, and what their bytes cost.
+
+Tests data/windows.py (Streams, serial_windows, shuffled_windows).
+"""
 
 from typing import Any
 

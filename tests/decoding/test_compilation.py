@@ -84,7 +84,7 @@ def test_where_nothing_can_be_stored_every_start_compiles(
 def test_others_wait_for_the_process_that_compiles(place: Path) -> None:
     program = (
         "from test_compilation import compile_doubled; from bytenmt.reporter import Reporter; "
-        "Reporter.say = lambda self, line: print('told'); compile_doubled(Reporter(), 1)"
+        "Reporter.say = lambda self, line: print(line.split()[1]); compile_doubled(Reporter(), 1)"
     )
     environment = {
         **os.environ,
@@ -95,7 +95,7 @@ def test_others_wait_for_the_process_that_compiles(place: Path) -> None:
         for _ in range(2)
     ]
     told = [process.communicate()[0] for process in run]
-    assert sorted(told) == [b"", b"told\n"]
+    assert sorted(told) == [b"compiling\n", b"waiting\n"]
 
 
 @pytest.mark.slow

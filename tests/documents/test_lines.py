@@ -217,12 +217,8 @@ def test_a_translation_is_judged(
 ) -> None:
     made, report = translated("a.html", "<p>an <b>old</b></p>", lambda _: translation)
     assert made.decode() == f"<p>{expected}</p>"
-    assert (
-        report.notes == []
-        if level is None
-        else report.notes[0][1].startswith(f"to review: {level}")
-    )
-    assert level is None or why in report.notes[0][1]
+    assert report.notes == [] if level is None else report.notes[0].verdict == level
+    assert level is None or why in report.notes[0].describe()
 
 
 def test_marks_of_markdown() -> None:
@@ -245,7 +241,9 @@ def test_conversions_are_compared_in_catalogues_and_strings() -> None:
     texts = {"a.strings": '"a" = "open it";', "a.po": '#, c-format\nmsgid "open it"\nmsgstr ""\n'}
     for name, text in texts.items():
         _, report = translated(name, text, lambda _: ("%s \u00f6ffnen",))
-        assert "take other arguments" in report.notes[0][1] and report.counts["to review"] == 1
+        assert (
+            "take other arguments" in report.notes[0].describe() and report.counts["to review"] == 1
+        )
 
 
 def test_lines_are_translated_once_and_empty_translations_left() -> None:
@@ -259,4 +257,4 @@ def test_lines_are_translated_once_and_empty_translations_left() -> None:
     assert made == b"ONE\ntwo\nONE\n" and len(asked) == 1
     assert report.counts == {"translated": 2, "without a translation": 1, "to review": 2}
     _, report = translated("a.txt", "word " * 200, flags=(UNSURE,))
-    assert 400 < len(report.notes[0][1]) < 500  # the first 200 characters of either text
+    assert 400 < len(report.notes[0].describe()) < 500  # the first 200 characters of either text

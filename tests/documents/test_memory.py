@@ -165,7 +165,7 @@ def test_what_lacks_a_placeholder_is_wrong() -> None:
         po_of(("", "Hello %s!", "")), "a.po", memory(("Hello {x}!", "Hallo!"))
     )
     assert text == "#, fuzzy\n" + po_of(("", "Hello %s!", "Hallo!"))
-    assert report.notes[0][1].startswith("to review: wrong: a placeholder or tag is missing")
+    assert report.notes[0].reasons[0].startswith("a placeholder or tag is missing")
 
 
 RUSSIAN = (

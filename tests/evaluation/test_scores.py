@@ -64,7 +64,7 @@ def test_log_probabilities_one_sentence_at_a_time(
         for row, byte in zip(logits, [*target, EOS], strict=True):
             total += row[byte] - math.log(sum(math.exp(x) for x in row))
         expected.append(total)
-    monkeypatch.setattr("bytenmt.decoding.pytorch.scorer.CELLS", cells)
+    monkeypatch.setattr("bytenmt.decoding.pytorch.scorer.MAX_BATCH_BYTES", cells)
     found = log_probabilities(TorchScorer([model], CPU), corpus)
     np.testing.assert_allclose(found, expected, atol=1e-9)
 

@@ -1,4 +1,8 @@
-"""Fast paths of the layers equal their plain forms, values and gradients, over a grid of shapes."""
+"""Fast paths of the layers equal their plain forms, values and gradients, over a grid of shapes.
+
+Tests layers/deferred_matmul.py (deferred_product), attention.py (AdditiveScore), fused_additive.py
+(can_fuse, FusedScore) and dropout.py (drop).
+"""
 
 from collections.abc import Callable
 
@@ -179,7 +183,7 @@ def test_dropout_zeroes_its_share_and_scales_the_rest(
 
 
 def test_dropout_is_drawn_from_torchs_generator(threads: int) -> None:
-    """Dropout is the same for one seed with any number of threads, and different at the next call."""
+    """Dropout is the same for one seed with any number of threads, another at the next call."""
     torch.manual_seed(5)
     x = torch.ones(300, 1001)
     first, second = drop(x, 0.2, True), drop(x, 0.2, True)

@@ -1,7 +1,7 @@
-"""Test that PyTorch's kernels for whole sequences, which run on CUDA, equal our loop; here on the
-CPU.
+"""PyTorch's kernels for whole sequences, which run on CUDA, equal our loop; here on the CPU.
 
-The CPU's kernels share the interface with cuDNN's.
+Tests layers/sequence_kernels.py (gru, lstm, has_sequence_kernels) and layers/recurrent.py
+(RecurrentLayer.read_by_kernel). The CPU's kernels share the interface with cuDNN's.
 """
 
 from collections.abc import Callable
@@ -98,7 +98,7 @@ def test_layers_equal_the_loop(
 
 @pytest.mark.parametrize("name", LOOPS)
 def test_other_equations_keep_the_loop(name: str, calls: list[str]) -> None:
-    """A reset before the product, and one of a part of the inputs, are in no kernel of PyTorch's."""
+    """PyTorch has no kernel for a reset before the product, or of a part of the inputs."""
     read(LOOPS[name](), None)
     assert not calls
 

@@ -1,4 +1,8 @@
-"""Test that the kernels for training on a CPU equal PyTorch's plain form, values and gradients."""
+"""The kernels for training on a CPU equal PyTorch's plain form, values and gradients.
+
+Tests layers/fused_cells.py (fused_gru, fused_lstm, fusible), fused_additive.py (FusedScore),
+fused_norm.py (norm_relu) and dropout.py (dropout_mask).
+"""
 
 import math
 from collections.abc import Callable
@@ -210,7 +214,7 @@ def test_fused_cells_equal_plain_ones(
 
 
 def test_cells_are_fused_in_training_alone() -> None:
-    """Without gradients, in float64 and for weights that are not trained, the plain form is taken."""
+    """The plain form is taken without gradients, in float64, for weights that are not trained."""
 
     def is_fused(cell: GRU) -> bool:
         x, h = torch.zeros(1, 1, 12, dtype=cell.input.weight.dtype), torch.zeros(1, 4)

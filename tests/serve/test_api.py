@@ -283,7 +283,7 @@ def test_suggestions_are_texts_to_train_on(tmp_path: Path) -> None:
             assert asked.post("/suggest", json=wrong).status_code == 400
         (tmp_path / "de-en.tsv").mkdir()
         assert (
-            asked.post("/suggest", json={**sent, "source": "de", "target": "en"}).status_code == 500
+            asked.post("/suggest", json={**sent, "source": "de", "target": "en"}).status_code == 507
         )
     assert (tmp_path / "en-de.tsv").read_bytes() == b"one two\teins zwei drei\nhello\thallo\n"
     with client() as asked:
@@ -339,7 +339,7 @@ def test_metrics_and_a_failure_in_the_log(caplog: pytest.LogCaptureFixture) -> N
     with TestClient(app.asgi()) as asked:
         for path in ("/metrics", "/download_file/token/name.txt"):
             assert asked.get(path).status_code == 403
-        key = {"authorization": "Bearer secret"}
+        key = {"authorization": "bearer  secret"}  # the scheme's case does not matter
         assert asked.get("/download_file/token/name.txt", headers=key).status_code == 404
         asked.post("/translate", json=HELLO, headers=key)
         asked.get("/token/hello")
@@ -356,13 +356,15 @@ def test_metrics_and_a_failure_in_the_log(caplog: pytest.LogCaptureFixture) -> N
         'bytenmt_requests_total{path="/download_file/{token}/{name}",status="404"} 1.0',
         'bytenmt_source_bytes_total{direction="en-de"} 5.0',
         "bytenmt_requests_in_flight 0.0",
-        "bytenmt_build_info{version=",
+        'bytenmt_build_info{direction="en-de",models="",version=',
+        'bytenmt_queue_wait_seconds_bucket{le="5.0"} 1.0',
+        "bytenmt_dead_document_processes_total 0.0",
         "process_resident_memory_bytes",
     ):
         assert any(line.startswith(beginning) for line in lines), beginning
     logged = "\n".join(caplog.messages).replace("{token}/{name}", "")
     for message in (
-        "failed: RuntimeError: the inside of it",
+        "testclient failed: RuntimeError: the inside of it",
         "POST /translate 200",
         "GET (unknown) 404",
     ):

@@ -85,6 +85,22 @@ def test_a_hostile_document_ends_its_child_alone(hostile: None, what: str) -> No
 
 
 @pytest.mark.slow
+def test_a_killed_child_gets_one_retry(hostile: None, tmp_path: Path) -> None:
+    """The system kills processes where memory is short, whatever they read."""
+    deaths: list[str] = []
+
+    async def ask() -> None:
+        pool = DocumentPool(lambda: deaths.append("one"))
+        name = f"killed:{tmp_path / 'once'}"
+        assert await pool.run("a", read, source(name)) == [[("text",)]]
+        with pytest.raises(Refusal, match="too much time or memory"):
+            await pool.run("a", read, source("crash"))
+
+    asyncio.run(asyncio.wait_for(ask(), 3 * SECONDS))
+    assert len(deaths) == 1 + documents.N_TRIES
+
+
+@pytest.mark.slow
 def test_a_client_waits_for_its_own_documents_alone(hostile: None, tmp_path: Path) -> None:
     """The event loop runs meanwhile, and who leaves gives the child back."""
 

@@ -218,7 +218,7 @@ def test_ready_and_alive() -> None:
         with app.service.queue.admitted("a", 1):
             not_ready("too many requests")
         app.service.is_draining = True
-        not_ready("about to end")
+        not_ready("shutting down")
         assert asked.get("/health").headers["connection"] == "close"
 
 
@@ -235,5 +235,5 @@ def test_a_request_has_a_deadline(headers: dict[str, str]) -> None:
             assert answer.json() == {"error": "not answered within 0.2 s"}
         assert app.service.queue.n_requests == 0
         gate.open.set()
-        ((worker, _),) = app.service.models.values()
+        (worker,) = (model.worker for model in app.service.models.values())
         wait_until(lambda: not worker._jobs, "a line is decoded that nobody waits for")

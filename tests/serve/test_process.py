@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +15,11 @@ from command_line import invoke
 from made_up_engine import make_run
 from made_up_service import SECONDS, Gate, made_up_app, serving, wait_until
 
+from bytenmt.checkpoints.facts import Facts
 from bytenmt.cli.main import main
+from bytenmt.data.pair_files import PairFiles
+from bytenmt.serve import connection
+from bytenmt.serve import server as server_module
 from bytenmt.serve.work_queue import Limits
 from tools.served import ServerProcess, run_server
 
@@ -99,6 +104,75 @@ def test_it_ends_when_it_has_answered(is_forced: bool, caplog: pytest.LogCapture
     assert [b"connection: close" in one for one in answers if b"event: " not in one] == [True]
 
 
+# ---- malformed requests and connections without any
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"content-length: 3\r\ntransfer-encoding: chunked\r\n", b"400"),
+        (b"content-length: 99999999999\r\n", b"413"),
+    ],
+)
+def test_a_body_that_is_not_read_ends_the_connection(head: bytes, status: bytes) -> None:
+    """It is refused by its headers, before any of it has come."""
+    app = made_up_app("en-de")
+    with serving(app) as (_, address):
+        found = answer_to(address, POST + head + b"\r\n")  # the server closes, no timeout does
+    assert found.startswith(b"HTTP/1.1 %b " % status) and b"connection: close" in found.lower()
+
+
+def test_malformed_requests_are_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """With the client's address, and without advice to install something for websockets."""
+    caplog.set_level("INFO")
+    app = made_up_app("en-de")
+    upgrade = "connection: upgrade, close\r\nupgrade: websocket\r\n"
+    with serving(app) as (_, address):
+        assert b" 400 " in answer_to(address, b"\x16\x03\x01 hello\r\n\r\n")
+        assert b" 200 OK" in answer_to(address, request(more=upgrade))
+    assert "127.0.0.1 - (invalid) 400" in caplog.messages
+    assert "websocket" not in caplog.text.lower() and "Invalid HTTP" not in caplog.text
+    labels = {"path": "(invalid)", "status": "400"}
+    registry = app.service.metrics.registry
+    assert registry.get_sample_value("bytenmt_requests_total", labels) == 1
+
+
+def test_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a time, however slowly a request's headers come; or for others, the oldest first."""
+    monkeypatch.setattr(server_module, "raise_descriptor_limit", lambda: 3)
+    with ExitStack() as stack:
+        server, address = stack.enter_context(serving(made_up_app("en-de")))
+        idle = [stack.enter_context(socket.create_connection(address, SECONDS)) for _ in range(3)]
+        wait_until(lambda: len(server.server_state.connections) == 3)
+        idle[0].sendall(b"POST /trans")
+        assert b" 200 OK" in answer_to(address, request(more="connection: close\r\n"))
+        assert idle[0].recv(9) == b""
+        idle[1].sendall(request(more="connection: close\r\n"))
+        assert b"200 OK" in idle[1].recv(99)
+        monkeypatch.setattr(connection, "REQUEST_SECONDS", 0.3)
+        with socket.create_connection(address, SECONDS) as slow:
+            slow.sendall(b"GET /health HT")
+            assert slow.recv(9) == b""
+
+
+@pytest.mark.slow
+def test_descriptors_that_are_used_up(run: Path, tmp_path: Path) -> None:
+    """Eighty idle connections at a limit of 64: others are answered, and the log stays short."""
+    program = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
+    program += "from bytenmt.cli.main import main; main(['serve', *sys.argv[1:]])"
+    with ExitStack() as stack:
+        server = stack.enter_context(
+            run_server(tmp_path, "-m", f"ko-en={run}", "--max-len-b", "9", program=program)
+        )
+        for _ in range(80):
+            stack.enter_context(socket.create_connection(server.address, SECONDS))
+        for _ in range(3):
+            assert server.post("translate", q="하나", source="ko", target="en")
+        lines = server.log_lines()
+    assert len([line for line in lines if "no file descriptor is left" in line]) <= 1
+    assert len(lines) < 12 and "Traceback" not in "\n".join(lines)
+
+
 # ---- the command
 
 
@@ -122,7 +196,8 @@ finally:
 def test_the_command_ends_when_it_has_answered_and_needs_no_pytorch(
     run: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "keys").write_text("# none\n\nother\nsecret\n")
+    # A byte order mark is no part of the first key.
+    (tmp_path / "keys").write_text("secret\n# none\n\nother\n", encoding="utf-8-sig")
     arguments = ("-m", f"ko-en={run}", "--api-keys", tmp_path / "keys", "--max-len-b", "400")
     with run_server(tmp_path, *arguments, program=WATCHED) as server:
         assert [one["code"] for one in json.loads(server.get("languages"))] == ["ko", "en"]
@@ -135,7 +210,9 @@ def test_the_command_ends_when_it_has_answered_and_needs_no_pytorch(
             wait_until(lambda: in_flight(server) == 12, "too quick to be asked in the middle")
             assert not any(one.done() for one in coming) and server.terminate() == 0
             assert all(len(one.result(SECONDS)["translatedText"]) == 24 for one in coming)
-    assert server.log_lines()[-2:] == ["bytenmt: ended", "modules False"]
+    *_, ended, modules = server.log_lines()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} bytenmt: shut down", ended)
+    assert modules == "modules False"
 
 
 def in_flight(server: ServerProcess) -> int:
@@ -168,6 +245,8 @@ def test_what_cannot_be_served_is_one_line(
     pair = f"ko-en={run}"
     empty.write_text("# none\n\n")
     text = make_run(tmp_path / "text", settings=("model.source=false",))
+    corpus = PairFiles(src=Path("train.ko"), tgt=Path("train.en.gz"))
+    named = make_run(tmp_path / "named", facts=Facts(corpora=(corpus,)))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         rows: list[tuple[tuple[object, ...], str]] = [
             (("-m", f"korean={run}"), "not a language pair"),
@@ -175,6 +254,7 @@ def test_what_cannot_be_served_is_one_line(
             (("-m", f"ko-en{run}="), "expected a pair and a path"),
             (("-m", pair, "--api-keys", empty), "contains no API key"),
             (("-m", pair, "--suggestions", empty / "none"), "Not a directory"),
+            (("-m", f"en-ko={named}"), "this model translates ko-en, as the names of its training"),
             (("-m", pair, "--keep", "dogs"), "dogs"),
             (("-m", pair, "--glossary", "terms"), "--glossary terms: expected"),
             (("-m", pair, "--glossary", f"ko-en={tmp_path / 'none'}"), "cannot be read"),
@@ -202,7 +282,7 @@ def test_what_cannot_be_served_is_one_line(
                 "--reverse has no effect: no model",
             ),
             (("-m", pair, "--port", taken.getsockname()[1]), "cannot listen on 127.0.0.1"),
-            ((), "Missing the model"),
+            ((), "No model given"),
         ]
         for arguments, reason in rows:
             port = () if "--port" in arguments else ("--port", "0")

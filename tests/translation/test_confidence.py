@@ -110,6 +110,11 @@ def test_lengths_are_compared_with_those_of_the_languages() -> None:
         (is_copy, "Save file", "Datei speichern", False),
         (is_copy, "{0}: 12 %", "{0}: 12 %", False),
         (is_copy, "", "", False),
+        *(
+            (is_copy, text, text, False)
+            for text in ("Ok.", "GB", "pm", "D/L", "km/h", "USB", "5 MB")
+        ),
+        *((is_copy, text, text, True) for text in ("Off", "no files", "SETTINGS", "\ud655\uc778")),
     ],
 )
 def test_numbers_and_copies(

@@ -1,5 +1,6 @@
 """Test what becomes of kept spans, codes and terms between a line and its translation."""
 
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from bytenmt.decoding.interface import Hypothesis, Request
 from bytenmt.decoding.search.state import sentinel_numbers
 from bytenmt.errors import DataError, SettingError
 from bytenmt.sentinels import SENTINELS, Code
+from bytenmt.translation import kept_spans
 from bytenmt.translation.chunks import split_line
 from bytenmt.translation.glossary import Glossary, Term
 from bytenmt.translation.kept_spans import (
@@ -271,12 +273,15 @@ def test_what_the_model_would_have_left_out_is_flagged() -> None:
 def test_a_line_has_the_flags_of_its_chunks() -> None:
     """A chunk that was translated past its end flags the line; the others keep no flag."""
     batch = LineBatch([b"One. {x} two."], Settings(keep=KeepSpec(), languages=("en",)))
+    with pytest.raises(ValueError, match="all requests first"):
+        batch.results()
     for request in batch.requests:
         is_past_end = b"two" in (request.source or b"")
         batch.add(request, [Hypothesis(request.source or b"", -2.0, -1.0, is_past_end=is_past_end)])
     (result,) = batch.results()
     assert [best.flags for (best,) in result.chunk_hypotheses] == [(), (PLACEMENT,)]
     assert result.best.flags == (PLACEMENT,) and result.best.text == b"One. {x} two."
+    assert batch.results() == [result]
 
 
 # ---- models
@@ -312,3 +317,15 @@ def test_the_default_beam_is_that_of_sentinels(tmp_path: Path) -> None:
     for named, beam in settings:
         assert Translator.load(taught, engine="torch", **named).options.beam == beam
     assert Translator.load(make_run(tmp_path / "plain"), engine="torch").options.beam == 1
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", r"(\w+\s?)+$x"])
+def test_a_pattern_that_takes_for_ever(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends with an error that names the line; a usual line is not touched."""
+    monkeypatch.setattr(kept_spans, "PATTERN_SECONDS", 0.2)
+    translator = made_up_translator(keep_pattern=pattern)
+    assert translator.translate("one") == "ONE0"
+    with pytest.raises(SettingError, match="take more than 0.2 s on the line 'aaaa.*: avoid"):
+        translator.translate("a" * 60)
+    assert signal.getsignal(signal.SIGVTALRM) == signal.SIG_DFL
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)

@@ -234,7 +234,7 @@ def test_misuse_is_told() -> None:
         ({"prefix": "a\n"}, "contains a line break"),
         ({"prefix": b"\r"}, "contains a line break"),
         ({"prefix": 5}, "type int"),
-        ({"beams": 3}, "unknown setting beams: expected one of beam, glossary"),
+        ({"beams": 3}, "unknown setting beams: expected one of beam, formality, glossary"),
         ({"sample": "yes"}, "sample is 'yes': expected true or false, got a text"),
         ({"engine": "cuda"}, "'cuda': expected one of auto, torch"),
         ({"device": "gpu"}, "'gpu': expected one of auto, cpu"),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from numba.core import event
 
 from bytenmt.architectures.parameters import parameter_shapes
@@ -72,7 +72,13 @@ def compile_once(dispatcher: Any, call: Callable[[], object], reporter: Reporter
         if folder is not None:
             with suppress(OSError, NotImplementedError):  # nobody waits where no lock can be made
                 name = folder.name.partition("-")[0]
-                stack.enter_context(FileLock(folder.parent / f".{name}.lock"))
+                lock = FileLock(folder.parent / f".{name}.lock")
+                try:
+                    lock.acquire(timeout=0)
+                except Timeout:
+                    reporter.say("bytenmt: waiting for another process, which compiles the kernels")
+                    lock.acquire()
+                stack.callback(lock.release)
         if is_stored(dispatcher):  # another process has compiled them
             call()
             return

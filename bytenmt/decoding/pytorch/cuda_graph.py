@@ -28,24 +28,19 @@ from bytenmt.decoding.pytorch.forward import (
 from bytenmt.utf8 import BOS
 
 SOURCE_COLUMNS = 64  # source capacities are multiples of this, EOS included
-WARM_UP = 3  # passes before a capture, in which libraries allocate and weights are folded
+N_WARM_UP_PASSES = 3  # before a capture, in which libraries allocate and weights are folded
 
 # Takes a pass, a function without arguments or result, and returns a function that repeats it.
 Capture = Callable[[Callable[[], None]], Callable[[], None]]
 
 
 class CapturedPass(NamedTuple):
-    """A captured pass of the models for sources of up to some length, with the buffers that it
-    uses.
+    """A captured pass of the models, for sources of up to some length, with its buffers."""
 
-    `replay` reads `inputs`, updates `states` and writes log_p (slots, beams, 256), natural
-    log-probabilities.
-    """
-
-    states: tuple[ModelState, ...]
-    inputs: PassInputs
-    log_p: Tensor
-    replay: Callable[[], None]
+    states: tuple[ModelState, ...]  # updated by replay
+    inputs: PassInputs  # read by replay
+    log_p: Tensor  # written by replay: (slots, beams, 256), natural log-probabilities
+    replay: Callable[[], None]  # repeats the pass
 
 
 class CudaGraphEngine(PyTorchEngine):
@@ -83,7 +78,7 @@ class CudaGraphEngine(PyTorchEngine):
         self.choose(self._slots_of_rows, plan.log_p.cpu().numpy())
 
     def _make_room(self, requests: Sequence[Request], is_idle: bool) -> None:
-        """Switch to a plan whose source capacity fits these sentences and those that are running."""
+        """Switch to a plan whose source capacity fits these sentences and the running ones."""
         sources = [request.encoded_source for request in requests]
         columns = [0 if source is None else len(source) + 1 for source in sources]
         capacity = -(-max(columns) // SOURCE_COLUMNS) * SOURCE_COLUMNS
@@ -117,10 +112,10 @@ class CudaGraphEngine(PyTorchEngine):
 
     def _captured(self, states: tuple[ModelState, ...]) -> CapturedPass:
         """Capture a pass that updates its states in place."""
-        n, b = self.capacity, self._options.beam
+        beam = self._options.beam
         inputs = PassInputs(
-            torch.full((n, b), BOS, dtype=torch.uint8, device=self._device),
-            torch.arange(b, device=self._device).repeat(n, 1),
+            torch.full((self.capacity, beam), BOS, dtype=torch.uint8, device=self._device),
+            torch.arange(beam, device=self._device).repeat(self.capacity, 1),
         )
         # A pass before the capture: its result has the type that the models compute in.
         log_p = torch.empty_like(forward(self._models, states, inputs, self._options)[0])
@@ -136,8 +131,7 @@ class CudaGraphEngine(PyTorchEngine):
 
 
 class CudaCapture:
-    """Called with a function, captures its work on a GPU as a CUDA graph; returns a function to
-    replay it.
+    """Captures the work of a function on a GPU as a CUDA graph; returns a function to replay it.
 
     All graphs share one memory pool for intermediate results. The function is called a few times
     before.
@@ -153,7 +147,7 @@ class CudaCapture:
             stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
-                for _ in range(WARM_UP):
+                for _ in range(N_WARM_UP_PASSES):
                     step()
             torch.cuda.current_stream().wait_stream(stream)
             graph = torch.cuda.CUDAGraph()

@@ -34,7 +34,7 @@ class PyTorchEngine(Engine):
     """The common part of the engines in PyTorch; subclasses execute the models' pass.
 
     models: in evaluation mode on `device`, in the precision in which they compute; several form an
-    ensemble, whose probabilities are averaged. run_search: the step of the search, on the host.
+    ensemble, whose probabilities are averaged.
     """
 
     def __init__(
@@ -46,17 +46,18 @@ class PyTorchEngine(Engine):
     ) -> None:
         super().__init__(options, capacity)
         compile_search()
+        # The step of the search, on the host.
         self.run_search: Callable[[SearchState, SearchParams], None] = search_step
-        self._models, self._device = models, device
+        self._models = models
+        self._device = device
         self._slots_of_rows: Sequence[int] = ()  # of the sentences in the models' states, in order
 
     @torch.no_grad()
     def admit(self, requests: list[Request]) -> list[int]:
-        """Encode sources and put them into free slots; return their handles, by which `finished`
-        names them.
+        """Encode sources and put them into free slots; return their handles.
 
-        requests: in the life of an engine all have a source, or none. Raises ValueError without
-        enough room.
+        `finished` names them by these. requests: in the life of an engine all have a source, or
+        none. Raises ValueError without enough room.
         """
         if not requests:
             return []
@@ -81,13 +82,13 @@ class PyTorchEngine(Engine):
         return running
 
     def choose(self, slots: Sequence[int], log_p: npt.NDArray[Any]) -> None:
-        """Execute the step of the search that follows a pass: choose the next bytes of the running
-        sentences.
+        """Execute the step of the search after a pass: choose next bytes of running sentences.
 
         slots: of the n sentences in the pass. log_p (n, b, 256): natural log-probabilities of the
         next byte of each beam; those of sentences that are done are ignored.
         """
-        state, beam = self.state, log_p.shape[1]
+        state = self.state
+        beam = log_p.shape[1]
         running = np.flatnonzero(self.is_running(slots))
         state.n_rows[0] = n_rows = len(running) * beam
         state.row_slot[:n_rows] = np.repeat(np.array(slots, np.int64)[running], beam)
@@ -108,14 +109,18 @@ class PyTorchEngine(Engine):
 
 
 class TorchEngine(PyTorchEngine):
-    """An engine in plain PyTorch, on any device. Finished sentences leave the batch when they are a
-    quarter of it, or when others are admitted."""
+    """An engine in plain PyTorch, on any device.
+
+    Finished sentences leave the batch when they are a quarter of it, or when others are admitted.
+    """
 
     _states: tuple[ModelState, ...] = ()
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Return (handle, hypotheses) of sentences done since the last call; shrink the batch if
-        many are."""
+        """Return (handle, hypotheses) of sentences done since the last call.
+
+        Shrinks the batch if many are done.
+        """
         finished = super().finished()
         if 4 * int((~self.is_running(self._slots_of_rows)).sum()) >= len(self._slots_of_rows):
             self._compact()

@@ -18,32 +18,26 @@ from bytenmt.utf8 import EOS, PAD
 class ModelState(NamedTuple):
     """The tensors of one model for n sentences with b beams each.
 
-    memory: the encoded sources, trees of tensors with n rows. state: of the decoder, with n * b
-    rows.
+    Both are trees of tensors.
     """
 
-    memory: Any
-    state: Any
+    memory: Any  # the encoded sources, n rows
+    state: Any  # of the decoder, n * b rows
 
 
 class PassInputs(NamedTuple):
-    """The inputs of a pass over n sentences with b beams each.
+    """The inputs of a pass over n sentences with b beams each."""
 
-    bytes (n, b) uint8: what each beam reads. parents (n, b) int64: the beam of the previous pass,
-    from 0 to b - 1, that each beam continues.
-    """
-
-    bytes: Tensor
-    parents: Tensor
+    bytes: Tensor  # (n, b) uint8: what each beam reads
+    parents: Tensor  # (n, b) int64: the beam of the previous pass that each beam continues
 
 
 def encode_requests(
     models: Sequence[Model[Any, Any]], requests: Sequence[Request], beam: int, device: torch.device
 ) -> tuple[ModelState, ...]:
-    """Encode the sources of requests; return each model's state, with `beam` beams, before the
-    first byte.
+    """Encode the sources of requests; return each model's state before the first byte.
 
-    requests: all or none with a source.
+    beam: rows of the state for each sentence. requests: all or none with a source.
     """
     sources = [request.encoded_source for request in requests]
     ended = [b"" if source is None else source + bytes([EOS]) for source in sources]
@@ -68,7 +62,8 @@ def forward(
     reordered by inputs.parents; with options.sample they are not.
     """
     n, b = inputs.bytes.shape
-    after, log_ps = [], []
+    after = []
+    log_ps = []
     for model, (memory, state) in zip(models, states, strict=True):
         if b > 1 and not options.sample:
             first = torch.arange(n, device=inputs.parents.device)[:, None] * b
@@ -81,18 +76,25 @@ def forward(
 
 
 def average_log_p(log_ps: Sequence[Tensor]) -> Tensor:
-    """Return the logarithm of the mean probability of several models: (n, b, 256), as each of
-    log_ps."""
+    """Return the logarithm of the mean probability of several models, (n, b, 256).
+
+    log_ps: the log-probabilities of each, of the same shape.
+    """
     if len(log_ps) == 1:
         return log_ps[0]
     return torch.stack(tuple(log_ps)).logsumexp(dim=0) - math.log(len(log_ps))
 
 
 def pad_texts(texts: Sequence[bytes], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return n texts as a tensor (n, longest) uint8, padded with PAD, and their lengths (n,) int64."""
+    """Return n texts as a tensor (n, longest) uint8, padded with PAD, and their lengths.
+
+    The lengths are (n,) int64.
+    """
     width = max(map(len, texts))
     data = bytearray(b"".join(text.ljust(width, bytes([PAD])) for text in texts))
-    rows = torch.frombuffer(data, dtype=torch.uint8) if data else torch.zeros(0, dtype=torch.uint8)
+    rows = torch.zeros(0, dtype=torch.uint8)
+    if data:  # frombuffer refuses an empty one
+        rows = torch.frombuffer(data, dtype=torch.uint8)
     lengths = torch.tensor([len(text) for text in texts], dtype=torch.int64)
     return rows.view(len(texts), width).to(device), lengths.to(device)
 
@@ -100,8 +102,10 @@ def pad_texts(texts: Sequence[bytes], device: torch.device) -> tuple[Tensor, Ten
 def select_sentences(
     states: Sequence[ModelState], keep: Tensor, beam: int
 ) -> tuple[ModelState, ...]:
-    """Return the states of some sentences of a batch. keep (m,) int64: their indices. beam: beams
-    of each."""
+    """Return the states of some sentences of a batch.
+
+    keep (m,) int64: their indices. beam: beams of each.
+    """
     rows = rows_of(keep, beam)
     return tuple(
         ModelState(select(state.memory, keep), select(state.state, rows)) for state in states
@@ -122,6 +126,8 @@ def place_sentences(
 
 
 def rows_of(sentences: Tensor, beam: int) -> Tensor:
-    """Return the indices (m * beam,) int64 of the decoder state's rows of the sentences with
-    indices (m,)."""
+    """Return the indices (m * beam,) int64 of the rows in the decoder's state of some sentences.
+
+    sentences (m,): their indices.
+    """
     return (sentences[:, None] * beam + torch.arange(beam, device=sentences.device)).view(-1)

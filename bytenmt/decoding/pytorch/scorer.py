@@ -1,4 +1,4 @@
-"""Score given texts with plain PyTorch, on any device: the reference for the CPU engine's scorer."""
+"""Score given texts with plain PyTorch, on any device: the reference for the CPU scorer."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ from bytenmt.decoding.scorer import TextScores, Weights
 from bytenmt.formality import Form, with_form
 from bytenmt.utf8 import BOS, EOS
 
-CELLS = 1 << 14  # bytes of texts and sources that are read together, padding included
+# Bytes of texts and sources that are read together, padding included.
+MAX_BATCH_BYTES = 1 << 14
 
 
 class TorchStream:
-    """A scorer.Stream by PyTorch: scores a text without a source as it arrives. models: see
-    TorchScorer."""
+    """A scorer.Stream by PyTorch: scores a text without a source as it arrives.
+
+    models: see TorchScorer.
+    """
 
     def __init__(self, models: Sequence[Model[Any, Any]], device: torch.device) -> None:
-        self._models, self._device = models, device
+        self._models = models
+        self._device = device
         with torch.no_grad():
             nothing = pad_texts([b""], device)
             self._memories = [model.encode(*nothing) for model in models]
@@ -57,7 +61,8 @@ class TorchScorer:
     """
 
     def __init__(self, models: Sequence[Any], device: torch.device) -> None:
-        self._models, self._device = models, device
+        self._models = models
+        self._device = device
 
     def open_stream(self) -> TorchStream:
         """Return a new stream, which scores one text as it arrives."""
@@ -67,11 +72,9 @@ class TorchScorer:
     def score_texts(
         self, sources: Sequence[bytes] | None, texts: Sequence[bytes], formality: Form | None = None
     ) -> list[TextScores]:
-        """Return log-probability and rank of each text's bytes, given its source; see
-        scorer.Scorer."""
-        if sources is None:
-            ended = [b""] * len(texts)
-        else:
+        """Return log-probability and rank of each text's bytes; see scorer.Scorer."""
+        ended = [b""] * len(texts)
+        if sources is not None:
             ended = [with_form(source, formality) + bytes([EOS]) for source in sources]
         all_scores: dict[int, TextScores] = {}
         for group in batches([(len(text), len(ended[i])) for i, text in enumerate(texts)]):
@@ -91,8 +94,7 @@ class TorchScorer:
     def attention_weights(
         self, pairs: Sequence[tuple[bytes, bytes]], formality: Form | None = None
     ) -> list[dict[int, Weights]]:
-        """Return weights (bytes of text, bytes of source + 1) of each pair by layer; see
-        scorer.Scorer."""
+        """Return weights (bytes of text, bytes of source + 1) of each pair; see scorer.Scorer."""
         (model,) = self._models
         first = 0 if formality is None else 1  # the column of the source's first byte
         weights_of_pairs: dict[int, dict[int, Weights]] = {}
@@ -112,16 +114,18 @@ class TorchScorer:
 def batches(sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
     """Yield groups (lists of indices) of texts of similar size, to be padded and read together.
 
-    sizes: bytes of each text and of its source. A group has at most CELLS bytes with its padding,
-    unless it is a single text.
+    sizes: bytes of each text and of its source. A group has at most MAX_BATCH_BYTES with its
+    padding, unless it is a single text.
     """
     group: list[int] = []
-    widest = (0, 0)
+    text_bytes = source_bytes = 0  # of the longest ones of the group
     for i in sorted(range(len(sizes)), key=lambda i: sizes[i]):
-        widest = max(widest[0], sizes[i][0]), max(widest[1], sizes[i][1])
-        if group and (len(group) + 1) * sum(widest) > CELLS:
+        text_bytes = max(text_bytes, sizes[i][0])
+        source_bytes = max(source_bytes, sizes[i][1])
+        if group and (len(group) + 1) * (text_bytes + source_bytes) > MAX_BATCH_BYTES:
             yield group
-            group, widest = [], sizes[i]
+            group = []
+            text_bytes, source_bytes = sizes[i]
         group.append(i)
     if group:
         yield group

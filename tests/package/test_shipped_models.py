@@ -7,7 +7,7 @@ import pytest
 
 from bytenmt import Translator
 
-MODELS = Path(__file__).parents[1] / "data" / "models"
+MODELS = Path(__file__).parents[2] / "data" / "models"
 KNOWN = {
     "en-de": {
         "Tom is my brother.": "Tom ist mein Bruder.",

@@ -14,7 +14,7 @@ import pytest
 import bytenmt
 from bytenmt.errors import EXTRAS
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 BUILD = (
     "import sys; from setuptools import build_meta; print(build_meta.build_editable(sys.argv[1]))"
 )

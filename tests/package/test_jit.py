@@ -1,6 +1,7 @@
 """The cache of compiled code: kept between runs, made anew for other sources, never required."""
 
 import os
+import pwd
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -91,6 +92,19 @@ def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Path) ->
     cache_folder.cache_clear()
     found = cache_folder(INTERPRETER)
     assert found is not None and found.parent == PACKAGE / "__pycache__" / "bytenmt"
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container runs as a number that no list of users has: every start compiles, and says so."""
+    for name in ("HOME", "XDG_CACHE_HOME", VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", lambda number: {}[number])
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    cache_folder.cache_clear()
+    with pytest.raises(RuntimeError):
+        Path.home()
+    assert cache_folder(Path(__file__)) is None
+    cache_folder.cache_clear()
 
 
 def test_every_source_has_a_folder_of_its_own(

@@ -1,0 +1,171 @@
+"""Repair translated lines whose pairs of codes went astray.
+
+Such a line is translated without its pairs, and what stands between the codes of a pair by itself:
+where the one translation is most like the other, the codes are put around it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+from bytenmt.documents.codes import codes_of, pair_partners, pairs_with_words
+from bytenmt.documents.translation import LineTranslation
+from bytenmt.documents.unit import CodedText, merge_strings, to_markup
+from bytenmt.sentinels import Code
+from bytenmt.translation.line_batch import PLACEMENT
+
+TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
+MAX_FURTHER_TOKENS = 3  # more than a content has, with the spaces between them
+MIN_LIKENESS = 0.75  # below it, people should look where the codes stand
+
+
+class Pair(NamedTuple):
+    """A pair of codes of a line, with the line's parts between them."""
+
+    opening: Code
+    closing: Code
+    content: CodedText
+
+
+class Place(NamedTuple):
+    """Tokens of a translation, begin and end, that are like the content of a pair."""
+
+    begin: int
+    end: int
+    likeness: float  # from 0 to 1
+
+
+def lines_to_repair(translations: Mapping[CodedText, LineTranslation]) -> list[CodedText]:
+    """Return what must be translated for `repair`: torn lines without pairs, and their contents."""
+    lines = dict[CodedText, None]()
+    for line, translation in translations.items():
+        if _is_torn(line, translation):
+            lines[_without_pairs(line)] = None
+            for pair in _pairs(line):
+                lines[_without_pairs(pair.content)] = None
+    return list(lines)
+
+
+def repair(
+    translations: Mapping[CodedText, LineTranslation],
+    further: Mapping[CodedText, LineTranslation],
+) -> dict[CodedText, LineTranslation]:
+    """Return new translations of the lines whose pairs of codes went astray.
+
+    further: a translation for each line that lines_to_repair returns.
+    """
+    repaired = dict[CodedText, LineTranslation]()
+    for line, translation in translations.items():
+        if _is_torn(line, translation):
+            whole = further[_without_pairs(line)]
+            parts, likeness = _place_pairs(line, whole.parts, further)
+            flags = list(whole.flags)
+            if likeness < MIN_LIKENESS and PLACEMENT not in flags:
+                flags.append(PLACEMENT)
+            repaired[line] = LineTranslation(parts, flags)
+    return repaired
+
+
+def _is_torn(line: CodedText, translation: LineTranslation) -> bool:
+    """Return whether a pair with words lost them, or codes were put behind the end of the text."""
+    pairs = pairs_with_words(line)
+    if not pairs:
+        return False
+    is_misplaced = PLACEMENT in translation.flags
+    return is_misplaced or bool(pairs - pairs_with_words(merge_strings(translation.parts)))
+
+
+def _without_pairs(parts: CodedText) -> CodedText:
+    return merge_strings(part for part in parts if isinstance(part, str) or part.pair < 0)
+
+
+def _pairs(parts: CodedText) -> Iterator[Pair]:
+    """Yield the pairs of codes, an outer one before those inside it."""
+    partners = pair_partners(parts)
+    for index, part in enumerate(parts):
+        closing = partners.get(index, index)
+        if closing > index and isinstance(part, Code) and isinstance(end := parts[closing], Code):
+            yield Pair(part, end, parts[index + 1 : closing])
+
+
+def _place_pairs(
+    line: CodedText, translation: Sequence[str | Code], further: Mapping[CodedText, LineTranslation]
+) -> tuple[CodedText, float]:
+    """Return a translation with the pairs of a line, and how like their contents are at worst."""
+    tokens = list[str | Code]()
+    for part in translation:
+        tokens += TOKEN.findall(part) if isinstance(part, str) else [part]
+    places = dict[int, Place]()
+    before = [list[Code]() for _ in tokens]
+    behind = [list[Code]() for _ in tokens]
+    for pair in _pairs(line):
+        outer = _outer_place(line, pair, places, len(tokens))
+        content = _without_pairs(pair.content)
+        # It may stand there untranslated, as names do.
+        texts = [to_markup(further[content].parts), to_markup(content)]
+        place = _most_like(tokens, texts, codes_of(content), outer, list(places.values()))
+        if place is None:
+            return merge_strings(translation), 0.0
+        places[pair.opening.pair] = place
+        before[place.begin].append(pair.opening)
+        behind[place.end - 1].insert(0, pair.closing)
+    placed = list[str | Code]()
+    for index, token in enumerate(tokens):
+        placed += [*before[index], token, *behind[index]]
+    return merge_strings(placed), min(place.likeness for place in places.values())
+
+
+def _outer_place(line: CodedText, pair: Pair, places: Mapping[int, Place], n_tokens: int) -> Place:
+    """Return the place of the innermost pair around a pair, or of the whole line."""
+    outer = Place(0, n_tokens, 1.0)
+    for other in _pairs(line):
+        if pair.opening in other.content:
+            outer = places[other.opening.pair]
+    return outer
+
+
+def _most_like(
+    tokens: Sequence[str | Code],
+    texts: Sequence[str],
+    codes: Sequence[Code],
+    outer: Place,
+    taken: Sequence[Place],
+) -> Place | None:
+    """Return the place inside `outer` that is most like one of two texts; None if there is none.
+
+    codes: those that it must have. taken: places that it may not overlap, but for those around it.
+    """
+    barriers = [place for place in taken if not _is_inside(outer, place)]
+    n_tokens = max(len(TOKEN.findall(text)) for text in texts) + MAX_FURTHER_TOKENS
+    matchers = [SequenceMatcher(None, "", text.casefold(), autojunk=False) for text in texts]
+    best = None
+    for begin in range(outer.begin, outer.end):
+        for end in range(begin + 1, min(outer.end, begin + n_tokens) + 1):
+            found = tuple(tokens[begin:end])
+            text = to_markup(found)
+            is_free = all(end <= place.begin or begin >= place.end for place in barriers)
+            is_text = text == text.strip() and any(map(str.isalnum, text))
+            if not is_free or not is_text or codes_of(found) != codes:
+                continue
+            lowest = -1.0 if best is None else best.likeness
+            likeness = max(_likeness(matcher, text, lowest) for matcher in matchers)
+            if likeness > lowest:
+                best = Place(begin, end, likeness)
+    return best
+
+
+def _likeness(matcher: SequenceMatcher[str], text: str, lowest: float) -> float:
+    """Return from 0 to 1 how like a text is the second one of a matcher.
+
+    It is not computed where a bound tells that it is not above `lowest`.
+    """
+    matcher.set_seq1(text.casefold())
+    bound = min(matcher.real_quick_ratio(), matcher.quick_ratio())
+    return matcher.ratio() if bound > lowest else bound
+
+
+def _is_inside(inner: Place, outer: Place) -> bool:
+    return outer.begin <= inner.begin and inner.end <= outer.end

@@ -1,0 +1,110 @@
+"""Connections of clients: bounded in number and in idle time; malformed requests are logged."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from bytenmt.serve.service import Service
+
+REQUEST_SECONDS = 30.0  # until an idle connection has brought the headers of a request
+# Of descriptors: files, the server's own sockets, pipes of the processes that read documents.
+N_RESERVED_DESCRIPTORS = 48
+MIN_CONNECTIONS = 8
+MAX_DESCRIPTORS = 1 << 16  # raised up to this number where the system's own limit allows it
+NOTE_SECONDS = 60.0  # between two lines about connections that cannot be accepted
+INVALID = "(invalid)"  # the path of a malformed request in metrics and the log
+logger = logging.getLogger(__package__)
+
+
+class Connection(H11Protocol):
+    """A connection of a client.
+
+    It is closed if it brings no request within REQUEST_SECONDS, or if it is the longest idle one
+    when there are more than max_connections; a new one is closed if all others have work.
+    """
+
+    def __init__(self, *args: Any, service: Service, max_connections: int, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._service = service
+        self._max_connections = max_connections
+        self._idle_since = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being answered, though a part of its headers may have come."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a new connection; close the longest idle one where there are too many."""
+        super().connection_made(transport)
+        self._wait_for_request()
+        ours = [one for one in self.connections if isinstance(one, Connection)]
+        open_ones = [one for one in ours if not one.transport.is_closing()]
+        if len(open_ones) > self._max_connections:
+            idle = [one for one in open_ones if one.is_idle and one is not self]
+            min(idle, key=lambda one: one._idle_since, default=self).transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request; called by uvicorn."""
+        super().on_response_complete()
+        self._wait_for_request()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer a malformed request; called by uvicorn."""
+        self._service.metrics.requests.labels(INVALID, 400).inc()
+        logger.info("%s - %s 400", self.client[0] if self.client else "-", INVALID)
+        super().send_400_response(msg)
+
+    def _wait_for_request(self) -> None:
+        """Begin to be idle."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._idle_since = self.loop.time()
+        self._timer = self.loop.call_later(REQUEST_SECONDS, self._close_idle)
+
+    def _close_idle(self) -> None:
+        if self.is_idle and not self.transport.is_closing():
+            self.transport.close()
+
+
+def raise_descriptor_limit() -> int:
+    """Raise the limit of file descriptors as far as allowed; return the number of connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    if soft == resource.RLIM_INFINITY:
+        soft = MAX_DESCRIPTORS
+    return max(MIN_CONNECTIONS, soft - N_RESERVED_DESCRIPTORS)
+
+
+class LoopErrors:
+    """The handler of an event loop's errors, which notes full tables of descriptors once a minute.
+
+    asyncio reports each connection that it cannot accept, thousands a second, and tries again after
+    a second.
+    """
+
+    def __init__(self) -> None:
+        self._next_note = 0.0
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Handle an error; called by the loop."""
+        if "out of system resource" not in context.get("message", ""):
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._next_note:
+            self._next_note = loop.time() + NOTE_SECONDS
+            logger.error("no file descriptor is left for a connection: raise the limit (ulimit -n)")
