@@ -73,7 +73,6 @@ def train(
     if group.is_leader:
         leader_reporter = reporter
     _warn_of_keys_without_effect(config, files, leader_reporter)
-    _warn_of_long_warmup(config.train, leader_reporter)
     with preserve_thread_count(), ExitStack() as stack:
         # 1) the configuration, with the precision of this machine, and the text
         is_resumed = resume and group.broadcast(has_checkpoint(run))
@@ -101,22 +100,30 @@ def train(
             progress = trainer.progress
             log = MetricsLog(run, progress.update, progress.validated, watch)
         loop = TrainingLoop(run, trainer, facts, log, leader_reporter)
-        if is_resumed and loop.has_ended() and not loop.is_validation_missing():
-            leader_reporter.say(
-                f"{_describe_end(run, trainer)}: raise its limits or --patience to go on"
-            )
-            return 0
-        if is_resumed:
-            leader_reporter.say(f"resuming {run} at update {trainer.progress.update}")
-            _warn_of_jump(trainer, leader_reporter)
-        elif resume:
+        if resume and not is_resumed:
             leader_reporter.warn(
                 f"--resume: {run} holds nothing to resume: the run starts at update 0"
             )
-        leader_reporter.say(_describe(trainer))
-        signal_number = loop.go()
-        leader_reporter.say(_describe_end(run, trainer, is_signalled=signal_number > 0))
-        return signal_number
+        return _run_loop(loop, is_resumed)
+
+
+def _run_loop(loop: TrainingLoop, is_resumed: bool) -> int:
+    """Train until the end, and report beginning and end; return the number of a signal, or 0."""
+    run = loop.run
+    trainer = loop.trainer
+    reporter = loop.reporter
+    if is_resumed and loop.has_ended() and not loop.is_validation_missing():
+        reporter.say(f"{_describe_end(run, trainer)}: raise its limits or --patience to go on")
+        return 0
+    if is_resumed:
+        reporter.say(f"resuming {run} at update {trainer.progress.update}")
+        _warn_of_jump(trainer, reporter)
+    else:
+        _warn_of_long_warmup(trainer.config.train, reporter)
+    reporter.say(_describe(trainer))
+    signal_number = loop.go()
+    reporter.say(_describe_end(run, trainer, is_signalled=signal_number > 0))
+    return signal_number
 
 
 def _check(config: Config, files: Sequence[PairFiles]) -> None:
