@@ -126,6 +126,7 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     multi_sentence_share: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None
     texts: tuple[TextFact, ...] = ()  # of a language model
     valid: PairFiles | None = None  # the files that the run was validated on, tgt alone for a text
+    more_valid: tuple[PairFiles, ...] = ()  # further ones
     search: SearchDefaults | None = None  # None where they were not tuned
     flags: FlagThresholds | None = None  # None where they were not calibrated
     words: SourceWords | None = None  # None where they were not counted
@@ -139,7 +140,7 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
         """
         corpora = tuple(files.without_folders() for files in self.corpora)
         texts = tuple(replace(text, path=Path(text.path).name) for text in self.texts)
-        return replace(self, corpora=corpora, texts=texts, valid=None)
+        return replace(self, corpora=corpora, texts=texts, valid=None, more_valid=())
 
     def for_other_weights(self) -> Facts:
         """Return the facts that hold for other weights of this run, such as a mean of checkpoints.

@@ -298,8 +298,11 @@ def has_weights(path: Path) -> bool:
 def reverse_path(path: Path) -> Path | None:
     """Return the folder of the opposite model that a model's search.json names; None without one.
 
-    path: a run folder or a weights file. The folder may be missing. Raises CheckpointError.
+    path: a run folder or a weights file. The folder may be missing. Raises CheckpointError for a
+    damaged search.json.
     """
+    if not has_weights(path):
+        return None
     file = weights_path(path)
     search = None
     if file.name in (PUBLISHED, BEST, LAST):

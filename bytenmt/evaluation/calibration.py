@@ -32,7 +32,7 @@ BEAM = 5  # of a search without a model of the opposite direction
 POOR_BELOW = 50.0  # chrF
 FALSE_ALARMS = 0.02  # share of the validation text's references below the threshold of source_bits
 UNUSABLE_SURE_SHARE = 0.03  # of the sure translations, at most
-UNUSABLE_WRONG_SHARE = 0.75  # of those that cost more than a threshold beyond which all are wrong
+UNUSABLE_WRONG_SHARE = 2 / 3  # of those above the threshold of wrong translations
 SUREST_SHARE, FEWEST_SUREST = 0.1, 30  # of the lines, taken as right; lines
 FEWEST_WRONG = 20  # lines
 

@@ -35,6 +35,7 @@ MIN_PART_LETTERS = 4  # of the last part of a German compound, and of what stand
 # have it unchanged at least.
 MAX_SMALL_SHARE = 0.3
 MIN_UNCHANGED_SHARE = 0.6
+MAX_NAME_COUNT = 100  # of a name that is kept: the model spells others, and inflects them better
 # A word in a path, an address or an identifier has a small letter though it may be a name.
 _CODE_BEFORE = frozenset("./\\_@-:=`$&#")
 _CODE_BEHIND = re.compile(r"[/\\_@=`(-]|[.:][^\W_]")
@@ -190,4 +191,5 @@ class WordCounts:
     def _is_name(self, key: str) -> bool:
         n_lines = self._lines[key]
         is_capital = self._small[key] <= MAX_SMALL_SHARE * self._counts[key]
-        return is_capital and self._unchanged[key] >= MIN_UNCHANGED_SHARE * n_lines > 0
+        is_rare = self._counts[key] <= MAX_NAME_COUNT
+        return is_capital and is_rare and self._unchanged[key] >= MIN_UNCHANGED_SHARE * n_lines > 0

@@ -40,11 +40,17 @@ BAD: list[tuple[str, str]] = [
     ("translate -m no_source -i src", "is a language model and cannot translate"),
     ("translate -m none -i src", "none does not exist: give a run folder"),
     ("translate -m src -i src", "src holds no weights: give a run folder"),
-    (f"{TRAIN} --src src", "validation text: give either --valid-src and --valid-tgt, or"),
-    (f"{TRAIN} --src src --valid-src src --valid-tsv table", "or --valid-tsv alone"),
-    (f"{TRAIN} --src src --valid-src src --valid-text src", "or --valid-tsv alone"),
+    (f"{TRAIN} --src src", "validation text: give --valid-src and --valid-tgt, or"),
+    (
+        f"{TRAIN} --src src --valid-src src --valid-tsv table",
+        "or --valid-tsv; each may be repeated",
+    ),
+    (f"{TRAIN} --src src --valid-src src --valid-text src", "or --valid-tsv; each may be repeated"),
     (f"{TRAIN} --valid-src src", "0 --src and 1 --tgt"),
-    ("train -o new --arch luong --text tgt --valid-tgt tgt", "validation text: give --valid-text"),
+    (
+        "train -o new --arch luong --text tgt --valid-tgt tgt",
+        "validation text: give one --valid-text",
+    ),
     (
         f"{TRAIN} --tgt tgt --src src --src none --valid-src src",
         "none cannot be read: No such file",

@@ -276,11 +276,9 @@ def test_a_run_knows_its_texts(place: Path, option: str) -> None:
         done.stderr
     )
     files, valid = texts_of_run(place / "run")
-    assert valid is not None and valid.tgt == place / "valid"
+    assert [one.tgt for one in valid] == [place / "valid"]
     assert [one.weight for one in files] == {"weighted": [2.0, 0.5]}.get(option, [1.0])
-    weighted, _ = files_to_train_on(
-        place / "run", True, ((),) * 4, [3.0] * len(files), *(None,) * 4
-    )
+    weighted, _ = files_to_train_on(place / "run", True, ((),) * 4, [3.0] * len(files), ((),) * 4)
     assert [one.weight for one in weighted] == [3.0] * len(files)
     assert (done := invoke(*TRAIN, "--resume", "--max-updates", "2")).exit_code == 0, done.stderr
     for words, message in (
