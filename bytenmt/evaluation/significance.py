@@ -1,4 +1,4 @@
-"""Paired bootstrap resampling (Koehn 2004): is a difference between two systems chance?
+"""Test by paired bootstrap resampling (Koehn 2004) whether a difference is chance.
 
 The numbers are those of sacreBLEU's paired test, `sacrebleu --paired-bs`, for any metric.
 """
