@@ -18,13 +18,8 @@ from bytenmt.architectures.seq2seq.config import Seq2SeqConfig
 from bytenmt.config.schema import fingerprint, load_config
 from bytenmt.training.arguments import configuration
 
-NOMINAL = {
-    "tiny": 0.6e6,
-    "small": 3e6,
-    "base": 10e6,
-    "fast": 3.3e6,
-    "large": 25e6,
-}  # decoder weights
+# Decoder weights of each preset.
+NOMINAL = {"tiny": 0.6e6, "small": 3e6, "base": 10e6, "fast": 3.3e6, "large": 25e6}
 
 
 def on_meta(arch: str, preset: str, *settings: str) -> Model[Any, Any]:
