@@ -219,9 +219,9 @@ def train(
     tgt: Names = (),
     tsv: Names = (),
     text: Names = (),
-    valid_src: Name | None = None,
-    valid_tgt: Name | None = None,
-    valid_tsv: Name | None = None,
+    valid_src: Names | None = None,
+    valid_tgt: Names | None = None,
+    valid_tsv: Names | None = None,
     valid_text: Name | None = None,
     weights: Sequence[float] = (),
     arch: str | None = None,
@@ -248,7 +248,8 @@ def train(
     src, tgt: files of which line i of one translates line i of the other.
     tsv: files with both, separated by a tab.
     text: files for a byte language model, which has no source.
-    valid_src, valid_tgt, valid_tsv, valid_text: the validation text.
+    valid_src, valid_tgt, valid_tsv, valid_text: the validation texts; train.metric is the mean
+        over several.
     weights: how often each training corpus is read in an epoch, 1 if empty.
     arch, preset: the model to begin with, see `bytenmt info`.
     config: a TOML file of configuration keys.
@@ -272,9 +273,9 @@ def train(
     on = pick_device(EngineSpec(device=device, threads=threads).device)
     folder = Path(run)
     start = _path(init_from)
-    valid_paths = [_path(name) for name in (valid_src, valid_tgt, valid_tsv, valid_text)]
+    valid_texts = [_paths(names or ()) for names in (valid_src, valid_tgt, valid_tsv, valid_text)]
     texts = [_paths(names) for names in (src, tgt, tsv, text)]
-    files, valid = arguments.files_to_train_on(folder, resume, texts, weights, *valid_paths)
+    files, valid = arguments.files_to_train_on(folder, resume, texts, weights, valid_texts)
     tree = arguments.settings_tree(settings, train)
     source = files[0].has_source
     whole = group.on_leader(
@@ -286,7 +287,8 @@ def train(
         folder,
         whole,
         files=files,
-        valid=valid,
+        valid=valid[0],
+        more_valid=valid[1:],
         device=on,
         resume=resume,
         init_from=start,

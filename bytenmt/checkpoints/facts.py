@@ -56,6 +56,8 @@ class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
     length_penalty: LengthPenalty | None = None
     no_repeat_ngram_size: Whole = 0  # characters of n-grams that may not occur twice; 0: all may
     beam: Beam | None = None  # the beam size with which they were found
+    # The folder of a model of the opposite direction, beside the folder of this one.
+    reverse: Annotated[str, Meta(pattern=r"^[^./\\:][^/\\:]*$")] | None = None
 
 
 Amount = Annotated[float, Meta(ge=0.0, le=1e6)]
@@ -65,8 +67,7 @@ class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Thresholds, measured on validation text, beyond which a translation is flagged."""
 
     n_lines: Count  # of that text
-    # a translation by greedy search that costs more is likelier wrong than right
-    bits_per_byte: Amount
+    bits_per_byte: Amount  # a translation by greedy search that costs more is not sure
     length_ratio: Amount  # bytes of the target for a byte of the source, the mean
     # of the target's bytes, for a byte of the source (Gale and Church 1993)
     length_variance: Amount
@@ -75,15 +76,38 @@ class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
     # source says nothing.
     source_bits: Annotated[float, Meta(ge=-1e6, le=1e6)] | None = None
     beam_bits_per_byte: Amount | None = None  # bits_per_byte of a beam search; None in older files
+    # bits_per_byte of a beam search whose hypotheses a model of the opposite direction ranks.
+    reranked_bits_per_byte: Amount | None = None
+    # A translation by any search that costs more is wrong; None where the costs do not tell.
+    wrong_bits_per_byte: Amount | None = None
 
-    def unsure_above(self, beam: int) -> float:
-        """Return the bits per byte above which a translation by this beam size is unsure.
+    def unsure_above(self, beam: int, is_reranked: bool = False) -> float:
+        """Return the bits per byte above which a translation is flagged as unsure, for this beam
+        size.
 
-        beam: 1 is greedy search. Files without beam_bits_per_byte have one threshold for all.
+        beam: 1 is greedy search. is_reranked: whether the opposite direction ranks hypotheses.
+        Files without the threshold of a search have one for all.
         """
-        if beam == 1 or not self.beam_bits_per_byte:
+        if beam == 1:
             return self.bits_per_byte
-        return self.beam_bits_per_byte
+        of_beam = self.beam_bits_per_byte or self.bits_per_byte
+        return self.reranked_bits_per_byte or of_beam if is_reranked else of_beam
+
+
+class WordFilter(Struct, frozen=True, kw_only=True):
+    """A set of words as a Bloom filter; translation.source_words reads it."""
+
+    bits: Annotated[bytes, Meta(min_length=1, max_length=1 << 24)]  # packed; base64 in the file
+    n_words: Count
+
+
+class SourceWords(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The words that the source side of a model's training text has often enough."""
+
+    language: str = ""  # code of the source language, such as "de"; empty: not known
+    min_count: Count  # occurrences from which on a word is known
+    known: WordFilter
+    ordinary: WordFilter  # words that are not names; see translation.source_words
 
 
 class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -102,8 +126,10 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     multi_sentence_share: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None
     texts: tuple[TextFact, ...] = ()  # of a language model
     valid: PairFiles | None = None  # the files that the run was validated on, tgt alone for a text
+    more_valid: tuple[PairFiles, ...] = ()  # further ones
     search: SearchDefaults | None = None  # None where they were not tuned
     flags: FlagThresholds | None = None  # None where they were not calibrated
+    words: SourceWords | None = None  # None where they were not counted
     # version of the patterns of the spans that it learnt to copy as sentinels
     patterns: Count | None = None
 
@@ -114,7 +140,7 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
         """
         corpora = tuple(files.without_folders() for files in self.corpora)
         texts = tuple(replace(text, path=Path(text.path).name) for text in self.texts)
-        return replace(self, corpora=corpora, texts=texts, valid=None)
+        return replace(self, corpora=corpora, texts=texts, valid=None, more_valid=())
 
     def for_other_weights(self) -> Facts:
         """Return the facts that hold for other weights of this run, such as a mean of checkpoints.

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.architectures.parameters import TABLES
-from bytenmt.checkpoints.facts import Facts, FlagThresholds
+from bytenmt.checkpoints.facts import Facts, FlagThresholds, SourceWords
 from bytenmt.checkpoints.weights import (
     SCALE,
     Array,
@@ -35,13 +35,17 @@ LENGTH_SUFFIX = ".g"
 
 
 def convert(
-    run: Path, output: Path, precision: str, flags: FlagThresholds | None = None
+    run: Path,
+    output: Path,
+    precision: str,
+    flags: FlagThresholds | None = None,
+    words: SourceWords | None = None,
 ) -> list[str]:
     """Write a model, a run folder or a weights file, as a weights file in a precision.
 
     Of a run folder the best weights are read. precision: "fp32" or "int8", of the matrices. flags:
     thresholds beyond which translations are flagged, to store instead of the file's; None keeps
-    these. Returns lines of text for the user.
+    these. words: that the model knows, likewise. Returns lines of text for the user.
     Raises BytenmtError without writing anything.
     """
     file, contents = read_run(run)
@@ -49,6 +53,8 @@ def convert(
     facts = contents.facts.without_folders()
     if flags is not None:
         facts = msgspec.structs.replace(facts, flags=flags)
+    if words is not None:
+        facts = msgspec.structs.replace(facts, words=words)
     write_rounded(output, restore_weights(contents.arrays), contents.config, facts, precision)
     n_before = file.stat().st_size
     n_after = output.stat().st_size

@@ -288,6 +288,30 @@ def read_search(folder: Path) -> SearchDefaults | None:
         raise CheckpointError(f"{path} is damaged ({error}): delete it") from None
 
 
+def has_weights(path: Path) -> bool:
+    """Return whether a path is a weights file, or a folder with one."""
+    if is_weights_file(path):
+        return path.is_file()
+    return any((path / name).is_file() for name in (PUBLISHED, BEST, LAST))
+
+
+def reverse_path(path: Path) -> Path | None:
+    """Return the folder of the opposite model that a model's search.json names; None without one.
+
+    path: a run folder or a weights file. The folder may be missing. Raises CheckpointError for a
+    damaged search.json.
+    """
+    if not has_weights(path):
+        return None
+    file = weights_path(path)
+    search = None
+    if file.name in (PUBLISHED, BEST, LAST):
+        search = read_search(file.parent)
+    if search is None or search.reverse is None:
+        return None
+    return file.absolute().parent.parent / search.reverse
+
+
 def prepare_output(output: Path, inputs: Sequence[Path]) -> None:
     """Create the folder of a weights file that is to be written.
 

@@ -16,7 +16,8 @@ from bytenmt.config.fields import option
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
-    from bytenmt.checkpoints.facts import FlagThresholds
+    from bytenmt.evaluation.calibration import Calibration
+    from bytenmt.translation.source_words import WordCounts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,20 @@ class ConvertOptions:
         None, "Source text on which the thresholds of flags are calibrated."
     )
     valid_tgt: Path | None = option(None, "Reference translation of --valid-src.")
+    train_src: tuple[Path, ...] = option(
+        (),
+        "Source text of the training, whose words are stored; may be repeated (default: the words"
+        " that the file has).",
+    )
+    train_tgt: tuple[Path, ...] = option(
+        (), "Translation of --train-src, which tells names from other words; may be repeated."
+    )
+    reverse: Path | None = option(
+        None,
+        "A model of the opposite direction: the threshold of a search that it ranks is calibrated,"
+        " too.",
+        metavar="MODEL",
+    )
 
 
 @command("info", models("MODEL|ARCH", most=1))
@@ -55,22 +70,57 @@ def convert(runs: tuple[Path, ...], how: ConvertOptions) -> None:
     MODEL is a run folder, whose best checkpoint is used, or a weights file. Every command accepts
     the file that is written as MODEL. The thresholds of flags are calibrated on --valid-src and
     --valid-tgt, or on the validation text of MODEL if it still exists and has 100 lines.
+    --train-src and --train-tgt store which words the model knows: a line with another one is
+    doubtful, and names are kept.
     """
     from bytenmt.checkpoints.quantize import convert as write_converted
-    from bytenmt.checkpoints.weights import prepare_output
+    from bytenmt.checkpoints.weights import prepare_output, resolve_path
+    from bytenmt.translation.source_words import USUAL_COUNT
 
     (run,) = runs
     paths = [path for path in (how.valid_src, how.valid_tgt) if path is not None]
     if len(paths) == 1:
         raise BytenmtError("--valid-src and --valid-tgt: give both, or neither")
     paths = paths or _own_validation_text(run)
+    if len(how.train_src) != len(how.train_tgt):
+        raise BytenmtError("--train-src and --train-tgt: give as many files of each")
+    prepare_output(how.output, [resolve_path(run), *paths, *how.train_src, *how.train_tgt])
+    counts = None
+    if how.train_src:
+        counts = _count_words(how.train_src, how.train_tgt)
     flags = None
-    prepare_output(how.output, paths)
+    words = None
     with output_lock(how.output):
         if paths:
-            flags = _calibrate_flags(run, paths)
-        for line in write_converted(run, how.output, how.precision, flags):
+            flags, words, _ = _calibrate(run, paths, counts, how.reverse)
+        elif counts is not None:
+            words = counts.source_words(USUAL_COUNT)
+        if words is not None:
+            CONSOLE.say(
+                f"words that occur {words.min_count} times and more are known:"
+                f" {words.known.n_words:,}"
+            )
+        for line in write_converted(run, how.output, how.precision, flags, words):
             CONSOLE.say(line)
+
+
+def _count_words(sources: Sequence[Path], targets: Sequence[Path]) -> WordCounts:
+    """Return the counts of the words of a training text, its files in order."""
+    from bytenmt.data.corpus import ParallelCorpus
+    from bytenmt.data.pair_files import PairFiles
+    from bytenmt.data.sentences import languages_of_files
+    from bytenmt.translation.source_words import WordCounts
+
+    corpus = ParallelCorpus.open_all(
+        [PairFiles(src, tgt) for src, tgt in zip(sources, targets, strict=True)]
+    )
+    languages = languages_of_files(sources)
+    counts = WordCounts(languages[0] if len(languages) == 1 else "")
+    with CONSOLE.bar(len(corpus), " pairs") as bar:
+        for number in range(len(corpus)):
+            counts.add(corpus.source(number).decode(), corpus.target(number).decode())
+            bar.advance(1)
+    return counts
 
 
 def _own_validation_text(run: Path) -> list[Path]:
@@ -80,7 +130,7 @@ def _own_validation_text(run: Path) -> list[Path]:
     """
     from bytenmt.checkpoints.weights import is_weights_file, read_run, resolve_path
     from bytenmt.data.text_file import TextFile
-    from bytenmt.evaluation.judge import MIN_LINES
+    from bytenmt.evaluation.calibration import MIN_LINES
 
     # A weights file may come from elsewhere: the files that it names are not read.
     if is_weights_file(resolve_path(run)):
@@ -94,24 +144,32 @@ def _own_validation_text(run: Path) -> list[Path]:
     return []
 
 
-def _calibrate_flags(run: Path, paths: Sequence[Path]) -> FlagThresholds:
-    """Return the thresholds of a run's flags from a validation text; see judge.calibrate."""
+def _calibrate(
+    run: Path, paths: Sequence[Path], counts: WordCounts | None, reverse: Path | None
+) -> Calibration:
+    """Return the thresholds of a run's flags from a validation text; see evaluation.calibration."""
     from bytenmt.cli.inputs import check_source, open_text
     from bytenmt.data.corpus import ParallelCorpus
     from bytenmt.decoding.interface import EngineSpec
     from bytenmt.decoding.loading import load_runs
-    from bytenmt.evaluation.judge import calibrate_runtime
+    from bytenmt.evaluation.calibration import calibrate_runtime
 
-    runtime = load_runs([run], EngineSpec())
+    runtime = load_runs([run], EngineSpec(reverse=reverse))
     texts = [open_text(path) for path in paths]
     if len(texts) == 1:
         texts = [*texts[0].split()]
     src, tgt = texts
     check_source(run, runtime.has_source, src)
     ParallelCorpus.from_texts(src, tgt, keep_empty=True)  # raises where line counts differ
-    flags = calibrate_runtime(runtime, list(src), list(tgt))
-    greedy = flags.unsure_above(1)
-    beam = flags.unsure_above(2)
-    above = f"unsure above {greedy:.2f} bits per byte, with a beam above {beam:.2f}"
-    CONSOLE.say(f"flags calibrated on {flags.n_lines:,} lines: {above}")
-    return flags
+    calibration = calibrate_runtime(runtime, list(src), list(tgt), counts)
+    flags = calibration.flags
+    levels = ", ".join(
+        f"{name} {flags.unsure_above(beam, name == 'reranked'):.2f} ({share:.0%} of the lines)"
+        for beam, (name, share) in enumerate(calibration.sure_shares.items(), 1)
+    )
+    CONSOLE.say(
+        f"flags calibrated on {flags.n_lines:,} lines: sure up to so many bits per byte: {levels}"
+    )
+    if flags.wrong_bits_per_byte is not None:
+        CONSOLE.say(f"wrong above {flags.wrong_bits_per_byte:.2f} bits per byte")
+    return calibration

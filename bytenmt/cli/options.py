@@ -134,7 +134,7 @@ def command(
     return decorate
 
 
-class OptionValue(click.ParamType):  # type: ignore[type-arg]  # which is generic in the latest alone
+class OptionValue(click.ParamType):  # type: ignore[type-arg]  # generic in the latest click
     """The click type of an option: converts a value by Option.convert, or says why it cannot."""
 
     def __init__(self, option: Option) -> None:

@@ -66,6 +66,7 @@ class JsonRecords:
         best = result.best
         record: dict[str, Any] = {"line": number, "source": result.source.decode()}
         record |= hypothesis_record(best) | verdict_record(best)
+        record["unknown_words"] = result.unknown_words
         if self.n_best > 1:
             record["n_best"] = [hypothesis_record(hypothesis) for hypothesis in result.hypotheses]
         return record
@@ -76,11 +77,14 @@ def describe_flags(results: Sequence[TranslationResult], first: int) -> Iterator
 
     first: number of results[0], from 0.
     """
-    for number, best in enumerate((result.best for result in results), first + 1):
+    for number, result in enumerate(results, first + 1):
+        best = result.best
         if best.flags:
             level, reasons = Verdict.from_flags(best.flags)
-            bits = best.bits_per_byte or 0
-            yield f"line {number}: {level}: {'; '.join(reasons)} ({bits:.2f} bits per byte)"
+            details = [f"{best.bits_per_byte or 0:.2f} bits per byte"]
+            if result.unknown_words:
+                details.append(f"unknown: {', '.join(result.unknown_words)}")
+            yield f"line {number}: {level}: {'; '.join(reasons)} ({'; '.join(details)})"
 
 
 def hypothesis_record(hypothesis: Hypothesis) -> dict[str, Any]:

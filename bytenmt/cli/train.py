@@ -56,9 +56,13 @@ class TextOptions:
         " in the order --tgt, --tsv.",
         "--weight",
     )
-    valid_src: Path | None = option(None, "Source text for validation.")
-    valid_tgt: Path | None = option(None, "Target text for validation, parallel to --valid-src.")
-    valid_tsv: Path | None = option(None, "Validation pairs as lines `source TAB target`.")
+    valid_src: Paths = option(
+        (), "Source text for validation; may be repeated: the mean over all texts counts."
+    )
+    valid_tgt: Paths = option(
+        (), "Target text for validation, parallel to --valid-src; may be repeated."
+    )
+    valid_tsv: Paths = option((), "Validation pairs as lines `source TAB target`; may be repeated.")
     valid_text: Path | None = option(None, "Monolingual validation text of a language model.")
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,10 @@ class DocumentOptions(LanguageOptions):
     leave_wrong: bool = option(
         False, "Leave units whose translation is wrong in the source language."
     )
+    fast: bool = option(
+        False,
+        "Search as `translate` does, without the opposite model that search.json of MODEL names.",
+    )
     column: str | None = option(
         None,
         "Source column of a CSV or TSV file: its name in the first row, which stays as it is, or"
@@ -93,6 +98,8 @@ def translate_file(
     from bytenmt.translation.translator import Translator
 
     input, output = map(stream_of, files)
+    if not how.fast:
+        settings, engine = _with_reverse(runs, settings, engine)
     checked = inputs.check_settings(settings)
     source = input or Path("standard input")  # for messages
     record = FORMATS[how.format] if how.format else formats.format_of(source)
@@ -122,19 +129,37 @@ def translate_file(
             f"{runs[0]} was trained without sentinels: inline codes without a pair are put at the"
             " end of units"
         )
-    with writer(output) as out:
+    with ExitStack() as stack:
+        out = stack.enter_context(writer(output))
+        table = None
+        if how.review is not None:
+            table = stack.enter_context(writer(how.review))
         translations = _translate_lines(translator, judge, lines)
         torn = lines_to_repair(translations)
         translations |= repair(translations, _translate_lines(translator, judge, torn))
         report = translate(document, translations, how.overwrite, memory, how.leave_wrong)
         out.write(document.dump())
-    if how.review is not None:
-        with writer(how.review) as out:
-            out.write(report.to_table().encode())
+        if table is not None:
+            table.write(report.to_table().encode())
     counts = ", ".join(f"{n} {name}" for name, n in sorted(report.counts.items(), reverse=True))
     CONSOLE.say(f"{sum(1 for _ in document.units)} units: {counts or 'none'}")
     for note in report.notes:
         CONSOLE.detail(note.describe())
+
+
+def _with_reverse(
+    runs: tuple[Path, ...], settings: dict[str, Any], engine: EngineSpec
+) -> tuple[dict[str, Any], EngineSpec]:
+    """Return settings with which the opposite model ranks a wide beam, if a model names one."""
+    from bytenmt.decoding.loading import find_reverse
+    from bytenmt.translation.reranking import BEAM
+
+    if settings.get("sample") or settings.get("beam", BEAM) == 1:
+        return settings, engine
+    reverse = engine.reverse or find_reverse(runs, CONSOLE)
+    if reverse is None:
+        return settings, engine
+    return {"beam": BEAM, **settings}, replace(engine, reverse=reverse)
 
 
 def _read_document(path: Path | None, options: ReadOptions, source: Path) -> Document:

@@ -31,6 +31,7 @@ class Engine(ABC):
         self.state = SearchState.allocate(capacity, options.beam, n_models, 0, 0)
         self._options = options
         self._slots: dict[int, int] = {}  # of sentences that have not been handed out, by handle
+        self._returning_all = set[int]()  # handles of requests with returns_all
         self._n_admitted = 0
 
     def room(self) -> int:
@@ -73,6 +74,8 @@ class Engine(ABC):
         handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
         self._n_admitted += len(requests)
         self._slots.update(zip(handles, slots, strict=True))
+        pairs = zip(handles, requests, strict=True)
+        self._returning_all |= {handle for handle, request in pairs if request.returns_all}
         return handles, slots
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
@@ -84,7 +87,9 @@ class Engine(ABC):
         done = [
             (handle, slot) for handle, slot in self._slots.items() if self.state.state[slot] == DONE
         ]
-        hypotheses = [(handle, self._hypotheses(slot)) for handle, slot in done]
+        hypotheses = [
+            (handle, self._hypotheses(slot, handle in self._returning_all)) for handle, slot in done
+        ]
         for handle, _ in done:
             self.drop(handle)
         return hypotheses
@@ -92,6 +97,7 @@ class Engine(ABC):
     def drop(self, handle: int) -> None:
         """Abandon a sentence: its slot is free again."""
         self.state.state[self._slots.pop(handle)] = FREE
+        self._returning_all.discard(handle)
 
     def so_far(self, handle: int) -> bytes:
         """Return the output so far of a sentence that `finished` has not returned.
@@ -114,8 +120,9 @@ class Engine(ABC):
                 max(length, max_length), max(prefix_length, max_prefix_length)
             )
 
-    def _hypotheses(self, slot: int) -> list[Hypothesis]:
-        """Return the n_best hypotheses of a sentence that is done, best first."""
+    def _hypotheses(self, slot: int, returns_all: bool) -> list[Hypothesis]:
+        """Return the n_best hypotheses of a sentence that is done, or all finished ones, best
+        first."""
         state = self.state
         fields = (
             state.finished_score,
@@ -124,7 +131,9 @@ class Engine(ABC):
             state.finished_beam,
             state.finished_past_end,
         )
-        n_best = min(self._options.n_best, int(state.n_finished[slot]))
+        n_best = int(state.n_finished[slot])
+        if not returns_all:
+            n_best = min(self._options.n_best, n_best)
         values = [part[slot, :n_best].tolist() for part in fields]
         if not n_best or math.isnan(values[0][0]):
             raise BytenmtError("the model's probabilities are NaN: its training has diverged")

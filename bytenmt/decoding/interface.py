@@ -163,6 +163,8 @@ class Request(NamedTuple):
     # written before the second.
     pairs: tuple[tuple[int, int], ...] = ()
     formality: Form | None = None  # that the output is asked to have; None: the model's choice
+    # Whether all hypotheses that the search has finished are returned, not the n_best alone.
+    returns_all: bool = False
 
     @property
     def encoded_source(self) -> bytes | None:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from bytenmt.architectures.section import architecture
-from bytenmt.checkpoints.facts import Facts, SearchDefaults
-from bytenmt.checkpoints.weights import StoredWeights, read_run
+from bytenmt.checkpoints.facts import Facts, SearchDefaults, SourceWords
+from bytenmt.checkpoints.weights import StoredWeights, has_weights, read_run, reverse_path
 from bytenmt.config.schema import Config
 from bytenmt.decoding.engine_kinds import ENGINES
 from bytenmt.decoding.engine_selection import n_cores, precision_of, select_engine
@@ -111,6 +111,12 @@ class Runtime:
                 return run.facts.search
         return None
 
+    @property
+    def source_words(self) -> SourceWords | None:
+        """The words of the training text that the first run with such a fact stores; None if none
+        does."""
+        return next((run.facts.words for run in self.runs if run.facts.words is not None), None)
+
 
 def load_runs(
     paths: Sequence[str | Path], spec: EngineSpec, reporter: Reporter = SILENT
@@ -162,6 +168,19 @@ def load_runs(
 def _kind(run: LoadedRun) -> str:
     """Return the kind of a model, for messages."""
     return "translation" if run.config.model.source else "language"
+
+
+def find_reverse(runs: Sequence[str | Path], reporter: Reporter) -> Path | None:
+    """Return the opposite model that the first run names beside it; None if there is none.
+
+    reporter: told where the model that is named is missing. Raises CheckpointError for a damaged
+    search.json.
+    """
+    path = reverse_path(Path(runs[0]))
+    if path is not None and not has_weights(path):
+        reporter.say(f"bytenmt: {path} is missing: no opposite model ranks the translations")
+        return None
+    return path
 
 
 def _usable_engine(spec: EngineSpec, runs: Sequence[LoadedRun], reporter: Reporter) -> EngineSpec:

@@ -1,6 +1,7 @@
-"""Flag translations that a person should look at, and calibrate by what thresholds.
+"""Flag translations that a person should look at.
 
-translation.confidence has the flags, and the tests that need no model.
+translation.confidence has the flags, and the tests that need no model; calibration chooses the
+thresholds.
 """
 
 from __future__ import annotations
@@ -13,32 +14,27 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.checkpoints.facts import FlagThresholds
+from bytenmt.checkpoints.facts import FlagThresholds, SourceWords
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.loading import Runtime
 from bytenmt.decoding.scorer import Scorer
-from bytenmt.errors import BytenmtError
-from bytenmt.sentinels import Span
+from bytenmt.sentinels import Span, to_text
 from bytenmt.translation.confidence import (
     COPY,
     INVENTION,
+    UNKNOWN,
+    UNLIKELY,
     UNSURE,
     copied_spans,
     is_copy,
     text_flags,
 )
 from bytenmt.translation.line_batch import TranslationResult
-from bytenmt.translation.translator import Translator
+from bytenmt.translation.source_words import unknown_words
 from bytenmt.utf8 import EOS
 
 FLAG_ABOVE = 0.2  # bits per byte, of a model without thresholds, where a file is marked for review
 COPY_BITS = 0.5  # bits per byte above which the model would not copy a name or a word
-# Thresholds are calibrated on so many lines, and those of beam search with this beam.
-MAX_LINES = 500
-MIN_LINES = 100
-CALIBRATION_BEAM = 5
-MAX_WRONG_CHRF = 50.0  # a translation below it counts as wrong
-FALSE_ALARM_SHARE = 0.02  # of the validation text's references, below the source_bits threshold
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +49,8 @@ class Judge:
     flag_above: float | None = None
     # returns the model's scorer, which scores texts
     make_scorer: Callable[[], Scorer] | None = None
+    # words that the model knows; None: not known
+    words: SourceWords | None = None
 
     @staticmethod
     def from_runtime(
@@ -72,8 +70,10 @@ class Judge:
         if flag_above is None:
             flag_above = default
             if thresholds is not None:
-                flag_above = thresholds.unsure_above(beam)
-        return Judge(thresholds, flag_above, lambda: runtime.make_scorer())
+                is_reranked = runtime.reverse is not None
+                flag_above = thresholds.unsure_above(beam, is_reranked)
+        words = runtime.source_words
+        return Judge(thresholds, flag_above, lambda: runtime.make_scorer(), words)
 
     def describe(self) -> str:
         """Return one line for people about the threshold above which translations are unsure."""
@@ -96,11 +96,14 @@ class Judge:
             for chunk, hypotheses in zip(result.chunks, result.chunk_hypotheses, strict=True)
         ]
         flags = iter(self.flags([source for source, _ in pairs], [best for _, best in pairs]))
-        flagged = []
+        judged = []
         for result in results:
-            own_flags = [flag for _ in result.chunks for flag in next(flags)]
-            flagged.append(result.with_flags(own_flags))
-        return flagged
+            of_line = [flag for _ in result.chunks for flag in next(flags)]
+            words = find_unknown_words(result, self.words)
+            if words:
+                of_line.append(UNKNOWN)
+            judged.append(result.with_flags(of_line)._replace(unknown_words=words))
+        return judged
 
     def flags(
         self, sources: Sequence[bytes], translations: Sequence[Hypothesis]
@@ -128,10 +131,16 @@ class Judge:
             return []
         flags = list(text_flags(source, best.text, self.thresholds))
         bits = bits_of_text(best)
-        is_unsure = self.flag_above is not None and bits is not None and bits > self.flag_above
-        if bits is not None and bits > COPY_BITS and is_copy(source, best.text):
+        if bits is None:
+            return flags
+        if bits > COPY_BITS and is_copy(source, best.text):
             flags.append(COPY)
-        return flags + [UNSURE] * is_unsure
+        wrong_above = self.thresholds and self.thresholds.wrong_bits_per_byte
+        if wrong_above and bits > wrong_above:
+            flags.append(UNLIKELY)
+        if self.flag_above is not None and bits > self.flag_above:
+            flags.append(UNSURE)
+        return flags
 
     def saved_bits(
         self, sources: Sequence[bytes], translations: Sequence[Hypothesis]
@@ -164,6 +173,18 @@ class Judge:
         """The scorer of the models, which scores texts; made at the first use."""
         assert self.make_scorer is not None
         return self.make_scorer()
+
+
+def find_unknown_words(result: TranslationResult, words: SourceWords | None) -> tuple[str, ...]:
+    """Return the words of a line outside of kept spans and terms that the model does not know."""
+    if words is None:
+        return ()
+    unknown = dict[str, None]()
+    for chunk, (best, *_) in zip(result.chunks, result.chunk_hypotheses, strict=True):
+        if best.log_probability:  # else it was copied
+            text = to_text(chunk.source)
+            unknown |= dict.fromkeys(unknown_words(text, best.text.decode(), words))
+    return tuple(unknown)
 
 
 def bits_of_text(translation: Hypothesis) -> float | None:
@@ -202,93 +223,3 @@ def bits_of_texts(
             log_p[begin:end] = 0.0
         bits[k] = -log_p.sum() / math.log(2)
     return bits
-
-
-def calibrate_runtime(
-    runtime: Runtime, sources: Sequence[bytes], references: Sequence[bytes]
-) -> FlagThresholds:
-    """Calibrate thresholds of loaded models on at most MAX_LINES (500) lines of a validation text.
-
-    It translates them by greedy and by beam search. Pairs with an empty side are left out. Raises
-    BytenmtError for fewer than MIN_LINES (100).
-    """
-    pairs = [pair for pair in zip(sources, references, strict=True) if all(pair)]
-    if len(pairs) < MIN_LINES:
-        raise BytenmtError(f"{len(pairs)} lines to calibrate flags on: give {MIN_LINES} or more")
-    if len(pairs) > MAX_LINES:
-        pairs = [pairs[k * len(pairs) // MAX_LINES] for k in range(MAX_LINES)]
-    own_sources = [source for source, _ in pairs]
-    own_references = [reference for _, reference in pairs]
-    greedy = _best_hypotheses(runtime, own_sources, beam=1)
-    by_beam = _best_hypotheses(runtime, own_sources, beam=CALIBRATION_BEAM)
-    knows_empty_sources = all(run.config.data.empty_source > 0 for run in runtime.runs)
-    return calibrate(
-        runtime.make_scorer(), own_sources, own_references, greedy, by_beam, knows_empty_sources
-    )
-
-
-def _best_hypotheses(runtime: Runtime, sources: Sequence[bytes], beam: int) -> list[Hypothesis]:
-    """Return the best hypothesis of each source by a search with a beam."""
-    translator = Translator.from_runtime(runtime, beam=beam)
-    return [hypotheses[0] for hypotheses in translator.n_best(sources)]
-
-
-def calibrate(
-    scorer: Scorer,
-    sources: Sequence[bytes],
-    references: Sequence[bytes],
-    greedy: Sequence[Hypothesis],
-    by_beam: Sequence[Hypothesis],
-    knows_empty_sources: bool,
-) -> FlagThresholds:
-    """Compute the thresholds of a model from a validation text and the model's translations of it.
-
-    greedy, by_beam: translations by greedy search and by a beam search, whose translations cost
-    less.
-    knows_empty_sources: whether the model was trained with data.empty_source.
-    """
-    source_bits = None
-    if knows_empty_sources:
-        alone = bits_of_texts(scorer, None, references, copied_spans)
-        of_source = bits_of_texts(scorer, sources, references, copied_spans)
-        source_bits = round(float(np.quantile(alone - of_source, FALSE_ALARM_SHARE)), 3)
-    n_source = np.array([len(line) for line in sources])
-    n_target = np.array([len(line) for line in references])
-    ratio = n_target.sum() / max(1, n_source.sum())
-    return FlagThresholds(
-        n_lines=len(references),
-        bits_per_byte=_unsure_above(greedy, references),
-        beam_bits_per_byte=_unsure_above(by_beam, references),
-        length_ratio=round(float(ratio), 4),
-        length_variance=round(
-            float(np.mean((n_target - ratio * n_source) ** 2 / (n_source + 1))), 4
-        ),
-        source_bits=source_bits,
-    )
-
-
-def _unsure_above(translations: Sequence[Hypothesis], references: Sequence[bytes]) -> float:
-    """Return the bits per byte above which a translation is likelier wrong than right."""
-    from sacrebleu.metrics.chrf import CHRF
-
-    metric = CHRF()
-    is_wrong = [
-        metric.sentence_score(best.text.decode(), [reference.decode()]).score < MAX_WRONG_CHRF
-        for best, reference in zip(translations, references, strict=True)
-    ]
-    return round(best_split([bits_of_text(best) or 0.0 for best in translations], is_wrong), 4)
-
-
-def best_split(values: Sequence[float], is_wrong: Sequence[bool]) -> float:
-    """Return the threshold t for which the rule "wrong if value > t" fails least often.
-
-    It is the highest of such thresholds. values: for example bits per byte of translations;
-    is_wrong: whether each of these is wrong.
-    """
-    numbers = np.asarray(values, float)
-    distinct = np.unique(numbers)
-    thresholds = np.concatenate(
-        [distinct[:1] / 2, (distinct[:-1] + distinct[1:]) / 2, distinct[-1:]]
-    )
-    mistakes = ((numbers > thresholds[:, None]) != np.asarray(is_wrong, bool)).sum(axis=1)
-    return float(thresholds[mistakes == mistakes.min()][-1])

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from bytenmt.decoding.engine_selection import n_cores
 from bytenmt.decoding.interface import AUTO, EngineSpec
-from bytenmt.decoding.loading import MAX_THREADS, load_runs
+from bytenmt.decoding.loading import MAX_THREADS, Runtime, find_reverse, load_runs
+from bytenmt.decoding.scorer import Scorer, Stream, TextScores, Weights
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
+from bytenmt.formality import Form
 from bytenmt.reporter import Reporter
 from bytenmt.serve.languages import Direction, check_direction
 from bytenmt.serve.service import MAX_ALTERNATIVES, DirectionWorkers
 from bytenmt.serve.worker import TranslationJob, Worker
 from bytenmt.translation.glossary import Glossary
+from bytenmt.translation.reranking import BEAM
 from bytenmt.translation.settings import TRANSLATION_SETTINGS, Settings, option_name
 from bytenmt.translation.translator import Translator
 
@@ -79,6 +84,7 @@ def load_models(
             Worker(wider, judge),
             runtime.has_formality,
             tuple(run.digest for run in runtime.runs),
+            _document_worker(runtime, with_terms, find_reverse(paths, reporter)),
         )
         # The first client need not wait for the engine, and errors show now.
         workers[direction].worker.submit(TranslationJob([b"a"])).result()
@@ -88,6 +94,49 @@ def load_models(
             " none of these was"
         )
     return workers
+
+
+class LateScorer(Scorer):
+    """A scorer whose model is loaded when the first text is scored."""
+
+    def __init__(self, path: Path, spec: EngineSpec) -> None:
+        self._path = path
+        self._spec = spec
+
+    @cached_property
+    def _scorer(self) -> Scorer:
+        return load_runs([self._path], replace(self._spec, reverse=None)).make_scorer()
+
+    def open_stream(self) -> Stream:
+        """Return a new stream, as Scorer.open_stream does."""
+        return self._scorer.open_stream()
+
+    def score_texts(
+        self, sources: Sequence[bytes] | None, texts: Sequence[bytes], formality: Form | None = None
+    ) -> list[TextScores]:
+        """Return the scores of each text, as Scorer.score_texts does."""
+        return self._scorer.score_texts(sources, texts, formality)
+
+    def attention_weights(
+        self, pairs: Sequence[tuple[bytes, bytes]], formality: Form | None = None
+    ) -> list[dict[int, Weights]]:
+        """Return attention weights, as Scorer.attention_weights does."""
+        return self._scorer.attention_weights(pairs, formality)
+
+
+def _document_worker(
+    runtime: Runtime, settings: Mapping[str, Any], reverse: Path | None
+) -> Worker | None:
+    """Return a worker with a wide beam that a model of the opposite direction ranks.
+
+    None without such a model, or where the server's settings ask for greedy search or sampling.
+    """
+    if reverse is None or settings.get("sample") or settings.get("beam") == 1:
+        return None
+    ranked = replace(runtime, reverse=LateScorer(reverse, runtime.spec))
+    translator = Translator.from_runtime(ranked, **{"beam": BEAM, **settings})
+    judge = Judge.from_runtime(ranked, default=FLAG_ABOVE, beam=translator.options.beam)
+    return Worker(translator, judge)
 
 
 def _by_direction(values: Sequence[str], option: str) -> dict[Direction, list[Path]]:

@@ -99,10 +99,15 @@ def run(app: App, listener: socket.socket, proxies: Sequence[str] = ()) -> None:
     for name, level in ((__package__, logging.INFO), ("uvicorn.error", logging.ERROR)):
         logging.getLogger(name).handlers = [handler]
         logging.getLogger(name).setLevel(level)
+    # Any: Starlette and uvicorn have types of their own for ASGI and for protocols.
+    routes: Any = app.asgi()
+    application: Any = ProxyHeaders(routes, list(proxies))
+    protocol: Any = partial(
+        Connection, service=app.service, max_connections=raise_descriptor_limit()
+    )
     config = uvicorn.Config(
-        ProxyHeaders(app.asgi(), list(proxies)),  # type: ignore[arg-type]  # other names of ASGI's types
-        # h11, because httptools takes fields after the body for headers.
-        http=partial(Connection, service=app.service, max_connections=raise_descriptor_limit()),  # type: ignore[arg-type]
+        application,
+        http=protocol,  # by h11: httptools takes fields after the body for headers
         ws="none",
         lifespan="off",
         log_config=None,

@@ -77,6 +77,8 @@ class DirectionWorkers(NamedTuple):
     alternatives: Worker  # with a beam for MAX_ALTERNATIVES (3) further hypotheses
     has_formality: bool = False  # whether the model can be asked for a form of address
     digests: tuple[str, ...] = ()  # of the files of its models
+    # For documents, with a wide beam that a model of the opposite direction ranks; None: as texts.
+    documents: Worker | None = None
 
 
 class TranslationPlan(NamedTuple):
@@ -251,7 +253,9 @@ class Service:
         """
         if plan.is_copy:
             return [file.data for file in files]
-        results = await self._translate_lines(lines, plan, is_judged=is_judged)
+        results = await self._translate_lines(
+            lines, plan, is_document=is_judged, is_judged=is_judged
+        )
         made = [_line_translations(of_file) for of_file in results]
         files = [file._replace(pair=file.pair or (*plan.direction,)) for file in files]
         translated: list[bytes] = await self.documents.run(plan.client, write, files, made)
@@ -262,14 +266,18 @@ class Service:
         groups: Sequence[Sequence[SourceLine]],
         plan: TranslationPlan,
         n_more: int = 0,
+        is_document: bool = False,
         **options: Any,
     ) -> list[list[TranslationResult]]:
         """Return the results of the lines of each group.
 
-        n_more: alternatives. options: of TranslationJob.
+        n_more: alternatives. is_document: whether nobody waits for each line. options: of
+        TranslationJob.
         """
         model = self.models[plan.direction]
         worker = model.alternatives if n_more else model.worker
+        if is_document and model.documents is not None:
+            worker = model.documents
         lines = list(chain.from_iterable(groups))
         results = await worker.translate(
             lines,

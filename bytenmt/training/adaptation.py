@@ -24,7 +24,7 @@ from torch import Tensor
 
 from bytenmt.architectures.model_program import NGRAM_TABLES
 from bytenmt.checkpoints.checkpoint import model_tensors, read_initial_weights
-from bytenmt.checkpoints.facts import Facts
+from bytenmt.checkpoints.facts import Facts, SourceWords
 from bytenmt.checkpoints.quantize import write_rounded
 from bytenmt.checkpoints.weights import PUBLISHED, StoredWeights, read_run
 from bytenmt.config.schedules import fraction_done, stopped_early
@@ -43,6 +43,7 @@ from bytenmt.training.run import preserve_thread_count
 from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation import CPU, TranslationObjective
 from bytenmt.translation.settings import Settings
+from bytenmt.translation.source_words import WordCounts
 from bytenmt.translation.translator import Translator
 
 MIN_PAIRS = 20
@@ -267,4 +268,15 @@ def _facts(old: Facts, pairs: Sequence[Pair], names: Sequence[str], n_updates: i
         source_bytes=(old.source_bytes or 0) + source_bytes,
         target_bytes=(old.target_bytes or 0) + target_bytes,
         corpora=(*old.without_folders().corpora, *(PairFiles(tsv=Path(name)) for name in names)),
+        words=_with_words(old.words, pairs),
     )
+
+
+def _with_words(words: SourceWords | None, pairs: Sequence[Pair]) -> SourceWords | None:
+    """Return the words that a model knows with those of the pairs; None if they are not known."""
+    if words is None:
+        return None
+    counts = WordCounts(words.language)
+    for source, target in pairs:
+        counts.add(source, target)
+    return counts.add_to(words)

@@ -121,14 +121,17 @@ def scale_batch_for_gpu(config: Config, given: Mapping[str, Any]) -> Config:
     return replace(config, train=train)
 
 
-def texts_of_run(run: Path) -> tuple[list[PairFiles], PairFiles | None]:
+def texts_of_run(run: Path) -> tuple[list[PairFiles], list[PairFiles]]:
     """Return the files that a run was trained on, and those that it was validated on.
 
-    Its checkpoint names them. The former are empty, the latter None, where a program that calls
-    Trainer itself did not record them.
+    Its checkpoint names them. Both are empty where a program that calls Trainer itself did not
+    record them.
     """
     facts = read_run(run, "last")[1].facts
-    return [*facts.corpora, *(PairFiles(tgt=Path(text.path)) for text in facts.texts)], facts.valid
+    files = [*facts.corpora, *(PairFiles(tgt=Path(text.path)) for text in facts.texts)]
+    if facts.valid is None:
+        return files, []
+    return files, [facts.valid, *facts.more_valid]
 
 
 def files_to_train_on(
@@ -136,24 +139,24 @@ def files_to_train_on(
     resume: bool,
     texts: Sequence[Sequence[Path]],
     weights: Sequence[float],
-    *valid: Path | None,
-) -> tuple[list[PairFiles], PairFiles]:
+    valid: Sequence[Sequence[Path]],
+) -> tuple[list[PairFiles], list[PairFiles]]:
     """Return the files to train on and those to validate on.
 
     A resumed run for which none are given uses the files that its checkpoint names.
 
     texts: four lists of files: src, tgt, tsv, and text for a language model. weights: how often
-    each corpus, first each tgt, then each tsv, is read in an epoch; empty for once. valid: four
-    files, src, tgt, tsv and text, None for those that are not given. Raises BytenmtError where they
-    do not go together.
+    each corpus, first each tgt, then each tsv, is read in an epoch; empty for once. valid: as
+    texts, to validate on; one text for a language model. Raises BytenmtError where they do not go
+    together.
 
     >>> files, valid = files_to_train_on(
-    ...     Path("new"), False, ([], [], [], [Path("tgt")]), (), None, None, None, Path("tgt"))
-    >>> files[0].has_source, valid.tgt
+    ...     Path("new"), False, ([], [], [], [Path("tgt")]), (), ([], [], [], [Path("tgt")]))
+    >>> files[0].has_source, valid[0].tgt
     (False, PosixPath('tgt'))
     """
     files: list[PairFiles] = []
-    own_valid = None
+    own_valid: list[PairFiles] = []
     if resume and has_checkpoint(run):
         files, own_valid = texts_of_run(run)
     elif resume and not any(texts):
@@ -169,20 +172,25 @@ def files_to_train_on(
         )
     if weights:
         files = [replace(pair, weight=weight) for pair, weight in zip(files, weights, strict=True)]
-    if own_valid is not None and not any(valid):
+    if own_valid and not any(valid):
         return files, own_valid
-    src, tgt, tsv, text = valid
-    given = [path is not None for path in valid]
-    if not files[0].has_source and given != [False, False, False, True]:
-        raise BytenmtError("validation text: give --valid-text (valid_text) alone")
-    if files[0].has_source and given not in (
-        [True, True, False, False],
-        [False, False, True, False],
-    ):
+    return files, _validation_files(valid, files[0].has_source)
+
+
+def _validation_files(texts: Sequence[Sequence[Path]], has_source: bool) -> list[PairFiles]:
+    """Return the validation texts: (src, tgt) pairs, then tsv files, or one without sources."""
+    src, tgt, tsv, text = texts
+    if not has_source:
+        if src or tgt or tsv or len(text) != 1:
+            raise BytenmtError("validation text: give one --valid-text (valid_text) alone")
+        return [PairFiles(tgt=text[0])]
+    if text or len(src) != len(tgt) or not (src or tsv):
         raise BytenmtError(
-            "validation text: give either --valid-src and --valid-tgt, or --valid-tsv alone"
+            "validation text: give --valid-src and --valid-tgt, or --valid-tsv; each may be"
+            " repeated"
         )
-    return files, PairFiles(src, tgt or text, tsv)
+    pairs = [PairFiles(*pair) for pair in zip(src, tgt, strict=True)]
+    return [*pairs, *(PairFiles(tsv=path) for path in tsv)]
 
 
 def _training_files(texts: Sequence[Sequence[Path]]) -> list[PairFiles]:
@@ -233,7 +241,7 @@ def settings_tree(
 def _read_toml(path: Path) -> dict[str, Any]:
     """Return the tree of a TOML file. Raises ConfigError where it cannot be read as one."""
     try:
-        return tomllib.loads(path.read_bytes().decode())
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))  # with or without a BOM
     except OSError as error:
         raise ConfigError(f"--config {path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # neither UTF-8 nor TOML

@@ -47,6 +47,7 @@ def train(
     *,
     files: Sequence[PairFiles],
     valid: PairFiles,
+    more_valid: Sequence[PairFiles] = (),
     device: torch.device,
     resume: bool = False,
     init_from: Path | None = None,
@@ -60,23 +61,23 @@ def train(
     It is one process of `group`, and returns 0 where the run has come to its end.
 
     files, valid: the training and the validation text, all with a source, or all targets alone for
-    a language model. resume: continue from the run's checkpoint if it has one, else begin a new
-    run. init_from: a run whose weights a new run begins with; ignored for a resumed one. watch:
-    called with each record of metrics.jsonl, in the leading process. threads: of the CPU; None: as
-    many as the resumed run had, for a new one PyTorch's number. Raises BytenmtError before anything
-    is written where an input cannot be used.
+    a language model. more_valid: further validation texts: train.metric is the mean over all of
+    them, so that one text does not choose alone. resume: continue from the run's checkpoint if it
+    has one, else begin a new run. init_from: a run whose weights a new run begins with; ignored for
+    a resumed one. watch: called with each record of metrics.jsonl, in the leading process. threads:
+    of the CPU; None: as many as the resumed run had, for a new one PyTorch's number. Raises
+    BytenmtError before anything is written where an input cannot be used.
     """
     _check(config, files)
     leader_reporter = SILENT
     if group.is_leader:
         leader_reporter = reporter
     _warn_of_keys_without_effect(config, files, leader_reporter)
-    _warn_of_long_warmup(config.train, leader_reporter)
     with preserve_thread_count(), ExitStack() as stack:
         # 1) the configuration, with the precision of this machine, and the text
         is_resumed = resume and group.broadcast(has_checkpoint(run))
         config = _with_precision(config, run, device, group, is_resumed)
-        objective = _open_texts(config, files, valid, device, group)
+        objective = _open_texts(config, files, [valid, *more_valid], device, group)
         facts = objective.facts()
         # 2) model and optimiser, fresh or as they were
         if device.type == "cuda":
@@ -99,22 +100,30 @@ def train(
             progress = trainer.progress
             log = MetricsLog(run, progress.update, progress.validated, watch)
         loop = TrainingLoop(run, trainer, facts, log, leader_reporter)
-        if is_resumed and loop.has_ended() and not loop.is_validation_missing():
-            leader_reporter.say(
-                f"{_describe_end(run, trainer)}: raise its limits or --patience to go on"
-            )
-            return 0
-        if is_resumed:
-            leader_reporter.say(f"resuming {run} at update {trainer.progress.update}")
-            _warn_of_jump(trainer, leader_reporter)
-        elif resume:
+        if resume and not is_resumed:
             leader_reporter.warn(
                 f"--resume: {run} holds nothing to resume: the run starts at update 0"
             )
-        leader_reporter.say(_describe(trainer))
-        signal_number = loop.go()
-        leader_reporter.say(_describe_end(run, trainer, is_signalled=signal_number > 0))
-        return signal_number
+        return _run_loop(loop, is_resumed)
+
+
+def _run_loop(loop: TrainingLoop, is_resumed: bool) -> int:
+    """Train until the end, and report beginning and end; return the number of a signal, or 0."""
+    run = loop.run
+    trainer = loop.trainer
+    reporter = loop.reporter
+    if is_resumed and loop.has_ended() and not loop.is_validation_missing():
+        reporter.say(f"{_describe_end(run, trainer)}: raise its limits or --patience to go on")
+        return 0
+    if is_resumed:
+        reporter.say(f"resuming {run} at update {trainer.progress.update}")
+        _warn_of_jump(trainer, reporter)
+    else:
+        _warn_of_long_warmup(trainer.config.train, reporter)
+    reporter.say(_describe(trainer))
+    signal_number = loop.go()
+    reporter.say(_describe_end(run, trainer, is_signalled=signal_number > 0))
+    return signal_number
 
 
 def _check(config: Config, files: Sequence[PairFiles]) -> None:
@@ -223,15 +232,19 @@ def _report_text(objective: Objective, facts: Facts, reporter: Reporter) -> None
 
 
 def _open_texts(
-    config: Config, files: Sequence[PairFiles], valid: PairFiles, device: torch.device, group: Group
+    config: Config,
+    files: Sequence[PairFiles],
+    valid: Sequence[PairFiles],
+    device: torch.device,
+    group: Group,
 ) -> Objective:
     """Open the texts of a run. Raises BytenmtError where they cannot be used."""
     if not config.model.source:
         texts = [pair.tgt for pair in files if pair.tgt is not None]
-        return LanguageModelObjective(config, texts, valid.tgt, device, group)
+        return LanguageModelObjective(config, texts, valid[0].tgt, device, group)
     limits = config.data.max_source_bytes, config.data.max_target_bytes
     corpus = ParallelCorpus.open_all(files, *limits)
-    valid_corpus = ParallelCorpus.open_all([valid], *limits)
+    valid_corpus = ParallelCorpus.open_all(valid, *limits)
     corpus.require_pairs()
     valid_corpus.require_pairs()
     return TranslationObjective(config, corpus, valid_corpus, device, group)

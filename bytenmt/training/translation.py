@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import count
+from itertools import chain, count, pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
@@ -178,39 +179,54 @@ class TranslationObjective:
     # ---- validation
 
     def score(self, model: Model[Any, Any]) -> dict[str, Any]:
-        """Return {"valid_bits_per_byte": …}, of all validation targets given their sources.
+        """Return {"valid_bits_per_byte": …}, of the validation targets given their sources.
 
-        EOS is included. model: in evaluation mode. All processes must call it together and share
-        the lines.
+        EOS is included. With several validation texts it is the mean over them. model: in
+        evaluation mode. All processes must call it together and share the lines.
         """
         assert self.valid is not None
         log_p = log_probabilities(TorchScorer([model], self.device), self.valid, self.group)
-        return {"valid_bits_per_byte": bits_per_byte(log_p, self.valid.target_lengths)}
+        bits = []
+        for lines in self._validation_texts():
+            lengths = self.valid.target_lengths[lines.start : lines.stop]
+            bits.append(bits_per_byte(log_p[lines.start : lines.stop], lengths))
+        return _validation_record([{"bits_per_byte": value} for value in bits])
 
     def decode(self, model: Model[Any, Any]) -> dict[str, Any]:
-        """Translate the first train.valid_lines validation lines and score them.
+        """Translate the first train.valid_lines lines of each validation text and score them.
 
         Return the metrics of plugins.METRICS that need translations, and some samples, by their
         names in metrics.jsonl; an empty dictionary for no lines. All processes must call it
         together; each translates its share of the lines.
         """
         assert self.valid is not None
-        n_lines = min(self.train.valid_lines, len(self.valid))
-        if not n_lines:
+        texts = [text[: self.train.valid_lines] for text in self._validation_texts()]
+        chosen = list(chain.from_iterable(texts))
+        if not chosen:
             return {}
-        lines = [self.valid.source(i) for i in range(n_lines)]
+        lines = [self.valid.source(k) for k in chosen]
         translations = self._translate(model, lines)
         sources = [line.decode() for line in lines]
-        references = [self.valid.target(i).decode() for i in range(n_lines)]
+        references = [self.valid.target(k).decode() for k in chosen]
         samples = [
             {"source": source, "reference": reference, "translation": translation}
             for source, reference, translation in zip(
                 sources[:N_SAMPLES], references, translations, strict=False
             )
         ]
-        values = text_values(sources, translations, references)
-        scores = {f"valid_{name}": value for name, value in values.items()}
-        return {"valid_lines": n_lines, **scores, "samples": samples}
+        values = []
+        begin = 0
+        for text in texts:
+            own = slice(begin, begin + len(text))
+            values.append(text_values(sources[own], translations[own], references[own]))
+            begin += len(text)
+        return {"valid_lines": len(chosen), **_validation_record(values), "samples": samples}
+
+    def _validation_texts(self) -> list[range]:
+        """Return the numbers of the pairs of each validation text."""
+        assert self.valid is not None
+        bounds = self.valid.bounds.tolist()
+        return [range(begin, end) for begin, end in pairwise(bounds)]
 
     def _translate(self, model: Model[Any, Any], lines: Sequence[bytes]) -> list[str]:
         """Return the translations of lines, of which each process translates its share."""
@@ -232,9 +248,9 @@ class TranslationObjective:
         """Return facts about the texts for the checkpoint: pairs, bytes and files."""
         assert self.corpus is not None
         corpus = self.corpus
-        valid = None
+        valid: list[PairFiles] = []
         if self.valid is not None:
-            valid = _files_of(self.valid.parts[0])
+            valid = [_files_of(part) for part in self.valid.parts]
         patterns = None
         if self.config.data.sentinels:
             patterns = PATTERNS_VERSION
@@ -243,10 +259,25 @@ class TranslationObjective:
             source_bytes=int(corpus.source_lengths.sum(dtype="int64")),
             target_bytes=int(corpus.target_lengths.sum(dtype="int64")),
             corpora=tuple(map(_files_of, corpus.parts)),
-            valid=valid,
+            valid=next(iter(valid), None),
+            more_valid=tuple(valid[1:]),
             multi_sentence_share=round(multi_sentence_share(corpus), 6),
             patterns=patterns,
         )
+
+
+def _validation_record(values: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """Return the mean of each value over the validation texts, by its name in metrics.jsonl.
+
+    values: of each text. With several texts the value of each one is recorded, too.
+    """
+    record: dict[str, Any] = {}
+    for name in values[0]:
+        of_texts = [by_name[name] for by_name in values]
+        record[f"valid_{name}"] = fmean(of_texts)
+        if len(of_texts) > 1:
+            record[f"valid_{name}_of_texts"] = of_texts
+    return record
 
 
 def _files_of(part: CorpusPart) -> PairFiles:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from bytenmt.checkpoints.facts import FlagThresholds
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.sentinels import Span, compile_patterns, find_spans, replace_spans
 from bytenmt.translation.line_batch import PLACEMENT
+from bytenmt.translation.numbers import numbers_differ
 
 # Levels of a verdict, the best one first.
 SURE = "sure"
@@ -31,16 +31,20 @@ INVENTION = "invention"
 UNMET = "unmet"
 FORMAT = "format"
 WORDLESS = "wordless"
+UNLIKELY = "unlikely"
+UNKNOWN = "unknown"
 # The level of each flag, and the words that people read.
 REASONS = {
     LOOP: (WRONG, "repeats itself"),
     COPY: (WRONG, "is the source, untranslated"),
     INVENTION: (WRONG, "has nothing to do with its source"),
     LENGTH: (WRONG, "far longer or shorter than its source"),
-    NUMBER: (WRONG, "a number of the source is missing, written in words or repeated"),
+    NUMBER: (WRONG, "a number of the source is missing, written in words, repeated or malformed"),
     UNMET: (WRONG, "a placeholder or tag is missing, or there is one too many"),
     FORMAT: (WRONG, "its conversions, such as %s, take other arguments than those of the source"),
     WORDLESS: (WRONG, "has no words, and its source has"),
+    UNLIKELY: (WRONG, "the model guesses"),
+    UNKNOWN: (CHECK, "its source has a word that the model hardly knows"),
     PLACEMENT: (CHECK, "a tag, placeholder or term may be in the wrong place"),
     UNSURE: (CHECK, "the model is unsure"),
 }
@@ -56,10 +60,8 @@ MIN_COMPARED_BYTES = 24  # bytes of the longer side of a pair whose lengths are 
 MAX_LENGTH_RATIO = 6.0
 MIN_LENGTH_RATIO = 1 / 8
 MAX_SIGMAS = 4.0  # beyond it a length is wrong; references are within 4.4
-NUMBER_PATTERN = re.compile(r"\d{1,3}(?:[.,'\u00a0\u202f\u2019]\d{3})+(?!\d)|\d{1,18}")
 WORD = re.compile(r"[^\W\d_]+")
 ABBREVIATION = re.compile(r"[A-Za-z]{1,2}|[A-Z]{3,5}|[A-Za-z][A-Z][a-z]")  # pm, USB, kHz
-HALF_DAY_HOURS = 12  # between "3 p.m." and "15 Uhr"
 # Spans that are the same in all languages.
 NO_TEXT = compile_patterns(("placeholders", "tags", "urls", "emails"))
 
@@ -136,27 +138,13 @@ def _is_of_likely_length(source: bytes, text: bytes, lengths: FlagThresholds | N
 
 
 def has_wrong_number(source: bytes, text: bytes) -> bool:
-    """Return whether a number of the source is missing in the translation, or occurs too often.
+    """Return whether a number of the source is wrong in the translation; see numbers_differ.
 
-    Only numbers in digits count. 1,000 may be 1.000, and a number up to 12 may be 12 more, such as
-    15 Uhr for 3 p.m. Additional numbers are not a fault: of 1,000 references in Korean, 25 have one
-    that their source has in words.
+    Numbers in kept spans do not count.
     """
-    wanted = _numbers(source)
-    written = _numbers(text)
-    for number in wanted - written:
-        is_hour = number <= HALF_DAY_HOURS and number + HALF_DAY_HOURS in written
-        if number and not is_hour:
-            return True
-    return any(number in wanted for number in written - wanted)
-
-
-def _numbers(line: bytes) -> Counter[int]:
-    """Return the numbers of a line outside of kept spans, without signs that group digits."""
-    if not any(map(str.isdigit, line.decode())):
-        return Counter()
-    numbers = NUMBER_PATTERN.findall(plain_text(line))
-    return Counter(int("".join(filter(str.isdecimal, digits))) for digits in numbers)
+    if not any(map(str.isdigit, source.decode())):
+        return False
+    return numbers_differ(plain_text(source), plain_text(text))
 
 
 def is_copy(source: bytes, text: bytes) -> bool:

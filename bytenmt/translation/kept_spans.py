@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bytenmt.checkpoints.facts import SourceWords
 from bytenmt.config.fields import shorten
 from bytenmt.errors import SettingError
 from bytenmt.kernel_constants import FIRST_SENTINEL, N_SENTINELS
 from bytenmt.sentinels import (
     CLASSES,
+    NAMES,
     Code,
+    Span,
     compile_patterns,
     drop_overlaps,
     find_spans,
@@ -23,6 +26,7 @@ from bytenmt.sentinels import (
     to_bytes,
 )
 from bytenmt.translation.glossary import Glossary, Term
+from bytenmt.translation.names import find_names
 from bytenmt.translation.time_limit import time_limit
 
 PATTERN_SECONDS = 2.0  # of processor time, for the user's patterns on a line
@@ -72,6 +76,8 @@ class KeepSpec:
     patterns: tuple[re.Pattern[str], ...] = compile_patterns()  # of kept spans, see sentinels.py
     glossary: Glossary | None = None  # None: no terms
     has_own_patterns: bool = False  # whether the user gave some, which may take for ever
+    keeps_names: bool = True
+    words: SourceWords | None = None  # of the model, by which names are found; None: no names
 
     @classmethod
     def from_settings(
@@ -90,7 +96,7 @@ class KeepSpec:
         classes = CLASSES if keep is None else tuple(dict.fromkeys(keep))
         if isinstance(glossary, str | Path):
             glossary = Glossary.from_file(Path(glossary))
-        return cls(compile_patterns(classes, patterns), glossary, bool(patterns))
+        return cls(compile_patterns(classes, patterns), glossary, bool(patterns), NAMES in classes)
 
     def split_text(self, text: str) -> list[str | KeptSpan]:
         """Return the kept spans and terms of a text, and the texts between them, in order.
@@ -105,6 +111,8 @@ class KeepSpec:
             spans = find_spans(text, self.patterns)
         if terms:
             spans = drop_overlaps([*spans, *terms])
+        if self.keeps_names and self.words is not None:
+            spans = _add_names(spans, find_names(text, self.words))
         pieces = list[str | KeptSpan]()
         end = 0
         for span in spans:
@@ -115,6 +123,16 @@ class KeepSpec:
             end = span.end
         pieces.append(text[end:])
         return [piece for piece in pieces if piece]
+
+
+def _add_names(spans: Sequence[Span], names: Iterable[Span]) -> list[Span]:
+    """Return spans with the names that overlap none of them, in order."""
+    free = [
+        name
+        for name in names
+        if not any(span.begin < name.end and name.begin < span.end for span in spans)
+    ]
+    return sorted([*spans, *free])
 
 
 def mark_spans(line: SourceLine, keep: KeepSpec | None) -> MarkedText:

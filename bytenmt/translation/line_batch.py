@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from bytenmt.decoding.interface import Hypothesis, Request
+from bytenmt.sentinels import SENTINELS, to_text
 from bytenmt.translation.chunks import Chunk, has_translatable_text, split_line
 from bytenmt.translation.kept_spans import (
     SourceLine,
@@ -21,10 +22,12 @@ from bytenmt.translation.kept_spans import (
     merge_texts,
     restore_spans,
 )
+from bytenmt.translation.numbers import count_number_faults
 from bytenmt.translation.settings import Settings
 
 # The sampling numbers of a line's chunks are this far apart: more than there are lines.
 CHUNK_NUMBER_STEP = 1 << 40
+_SENTINELS_TO_SPACES = bytes.maketrans(SENTINELS, b" " * len(SENTINELS))
 # A flag: kept spans were written where the model would have ended the translation.
 PLACEMENT = "placement"
 
@@ -38,6 +41,8 @@ class TranslationResult(NamedTuple):
     chunk_hypotheses: list[list[Hypothesis]]  # those of each chunk, the best first
     # The best hypothesis as texts and inline codes (sentinels.Code) in turn, for documents.
     parts: list[TextOrCode]
+    # The words of the line that the model does not know; set by a Judge.
+    unknown_words: tuple[str, ...] = ()
 
     @property
     def best(self) -> Hypothesis:
@@ -152,7 +157,9 @@ class LineBatch:
         limit = max(settings.max_target_bytes(len(source)), len(prefix))
         if not settings.search.sample:  # nothing is drawn, and equal requests are one
             number = 0
-        return Request(source, limit, prefix, number, chunk.pairs, settings.formality)
+        has_choice = settings.search.beam > 1 and not settings.search.sample
+        returns_all = has_choice and any(map(str.isdecimal, to_text(source)))
+        return Request(source, limit, prefix, number, chunk.pairs, settings.formality, returns_all)
 
     def _distinct_requests(self) -> list[Request]:
         """Return the requests without duplicates; in sampling all differ by their number."""
@@ -169,11 +176,16 @@ class LineBatch:
         return len(self.hypotheses) == len(self.requests)
 
     def add(self, request: Request, hypotheses: list[Hypothesis]) -> None:
-        """Store the hypotheses of a request, given best first, reranked if there is a reranker."""
+        """Store the hypotheses of a request, given best first, reranked if there is a reranker.
+
+        Those whose numbers agree with the source come before the others.
+        """
         settings = self._settings
         if settings.reranker is not None:
-            hypotheses = settings.reranker.rerank(request, hypotheses)[: settings.search.n_best]
-        self.hypotheses[request] = hypotheses
+            hypotheses = settings.reranker.rerank(request, hypotheses)
+        if request.returns_all and len(hypotheses) > 1:
+            hypotheses = rank_by_numbers(request, hypotheses, settings.target_language)
+        self.hypotheses[request] = hypotheses[: settings.search.n_best]
 
     def results(self) -> list[TranslationResult]:
         """Return the translations of the lines, in their order.
@@ -211,6 +223,25 @@ class LineBatch:
             for hypothesis, own in zip(hypotheses, parts, strict=True)
         ]
         return RestoredChunk(chunk, restored, parts[0])
+
+
+def rank_by_numbers(
+    request: Request, hypotheses: Sequence[Hypothesis], language: str
+) -> list[Hypothesis]:
+    """Return hypotheses with those first that have fewest faults in their numbers, the order
+    otherwise kept.
+
+    language: code of the target language.
+    """
+    source = _without_sentinels(request.source or b"")
+    texts = [_without_sentinels(hypothesis.text) for hypothesis in hypotheses]
+    faults = [count_number_faults(source, text, language) for text in texts]
+    order = sorted(range(len(hypotheses)), key=faults.__getitem__)
+    return [hypotheses[number] for number in order]
+
+
+def _without_sentinels(data: bytes) -> str:
+    return data.translate(_SENTINELS_TO_SPACES).decode()
 
 
 def join_chunks(line: Sequence[RestoredChunk], length_penalty: float) -> TranslationResult:

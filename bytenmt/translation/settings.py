@@ -107,9 +107,8 @@ class KeepSettings:
 # The descriptions of settings, by name.
 LINE_SETTINGS = options_of(LineSettings)
 KEEP_SETTINGS = options_of(KeepSettings)
-TRANSLATION_SETTINGS = (
-    SEARCH_SETTINGS | LINE_SETTINGS
-)  # of all models; KEEP_SETTINGS need sentinels
+# The settings of all models; KEEP_SETTINGS need sentinels.
+TRANSLATION_SETTINGS = SEARCH_SETTINGS | LINE_SETTINGS
 
 
 def option_name(setting: str) -> str:
@@ -134,6 +133,7 @@ class Settings(LineSettings):
     # is one.
     languages: Sequence[str] = ()
     reranker: Reranker | None = None  # it ranks hypotheses anew, of which the first n_best stay
+    target_language: str = ""  # code, by which numbers are written; empty: not known
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], shown: Callable[[str], str] = str) -> Settings:

@@ -20,7 +20,7 @@ from bytenmt.decoding.scheduler import decode
 from bytenmt.errors import SettingError
 from bytenmt.formality import Form
 from bytenmt.reporter import SILENT, Reporter
-from bytenmt.translation.kept_spans import SourceLine
+from bytenmt.translation.kept_spans import KeepSpec, SourceLine
 from bytenmt.translation.line_batch import LineBatch, TranslationResult
 from bytenmt.translation.reranking import Reranker
 from bytenmt.translation.settings import ALWAYS, Settings, encode_line
@@ -121,9 +121,10 @@ class Translator:
             settings,
             search=search,
             max_source_bytes=max_source_bytes,
-            keep=settings.keep if runtime.has_sentinels else None,
+            keep=_keep_spec(runtime, settings),
             languages=sentence_languages(runtime, settings.split_sentences),
             reranker=reranker,
+            target_language=_target_language(runtime),
         )
         return cls(partial(runtime.make_engine, engine_search), settings)
 
@@ -238,6 +239,20 @@ class Translator:
         engine = self._engines.pop(capacity, None) or self.make_engine(capacity)
         yield engine
         self._engines[capacity] = engine
+
+
+def _keep_spec(runtime: Runtime, settings: Settings) -> KeepSpec | None:
+    """Return what lines keep, names by the words that the runs know; None without sentinels."""
+    if not runtime.has_sentinels or settings.keep is None:
+        return None
+    return replace(settings.keep, words=runtime.source_words)
+
+
+def _target_language(runtime: Runtime) -> str:
+    """Return the code of the target language of runs; empty if their files do not tell it."""
+    corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
+    languages = languages_of_files(corpus.tgt for corpus in corpora if corpus.tgt)
+    return languages[0] if len(languages) == 1 else ""
 
 
 def _with_run_defaults(settings: Settings, runtime: Runtime) -> SearchOptions:

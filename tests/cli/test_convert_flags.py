@@ -9,6 +9,7 @@ from made_up_engine import make_run
 from bytenmt.checkpoints.facts import Facts, FlagThresholds
 from bytenmt.checkpoints.weights import read_run
 from bytenmt.data.pair_files import PairFiles
+from bytenmt.translation.source_words import is_known, is_name
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +33,7 @@ def flags_of(file: Path) -> FlagThresholds | None:
 def test_on_the_validation_text_of_a_run(place: Path) -> None:
     first, second, third = (place / f"{name}.safetensors" for name in ("first", "second", "third"))
     answer = invoke("convert", place / "run", "-o", first)
-    assert answer.exit_code == 0 and "flags calibrated on 120 lines: unsure above" in answer.stderr
+    assert answer.exit_code == 0 and "flags calibrated on 120 lines: sure up to" in answer.stderr
     found = flags_of(first)
     assert found is not None and found.n_lines == 120 and found.length_ratio == 2.0
     assert found.source_bits is not None and found.length_variance == 0.0
@@ -66,3 +67,22 @@ def test_a_text_that_is_too_short(place: Path) -> None:
     (place / "tgt").rename(place / "elsewhere")
     answer = invoke("convert", place / "run", "-o", output)
     assert answer.exit_code == 0 and flags_of(output) is None
+
+
+def test_words_of_the_training_text(place: Path) -> None:
+    """They are stored, kept by another conversion, and no reader needs them."""
+    (place / "train.en").write_text("The old house in Gotham\nAn old house\n" * 3)
+    (place / "train.de").write_text("Das alte Haus in Gotham\nEin altes Haus\n" * 3)
+    first, second = place / "words.safetensors", place / "again.safetensors"
+    files = ("--train-src", place / "train.en", "--train-tgt", place / "train.de")
+    answer = invoke("convert", place / "run", "-o", first, *files)
+    assert answer.exit_code == 0, answer.stderr
+    assert "times and more are known" in answer.stderr
+    words = read_run(first)[1].facts.words
+    assert words is not None and words.language == "en"
+    assert is_known("House", words) and not is_known("mansion", words)
+    assert is_name("Gotham", words) and not is_name("House", words)
+    assert invoke("convert", first, "-o", second).exit_code == 0
+    assert read_run(second)[1].facts.words == words
+    answer = invoke("convert", first, "-o", place / "third.safetensors", *files[:2])
+    assert answer.exit_code == 1 and "give as many files of each" in answer.stderr

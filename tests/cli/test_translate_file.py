@@ -12,9 +12,12 @@ from command_line import invoke
 from made_up_engine import made_up_translator
 
 from bytenmt.checkpoints.facts import Facts
+from bytenmt.checkpoints.weights import reverse_path
 from bytenmt.cli import inputs, translate_file
 from bytenmt.cli.files import writer
 from bytenmt.data.pair_files import PairFiles
+from bytenmt.decoding.interface import EngineSpec
+from bytenmt.errors import CheckpointError
 from bytenmt.reporter import Bar
 from bytenmt.translation.translator import Translator
 from tools.verify.made_up_translations import SAMPLES
@@ -27,7 +30,11 @@ def capitals(monkeypatch: pytest.MonkeyPatch) -> None:
     """No run is loaded, and the engine is made up."""
     facts = Facts(corpora=(PairFiles(Path("/data/train.en"), Path("/data/train.de.gz")),))
     loaded = SimpleNamespace(
-        has_source=True, has_sentinels=False, runs=[SimpleNamespace(facts=facts)]
+        has_source=True,
+        has_sentinels=False,
+        runs=[SimpleNamespace(facts=facts)],
+        reverse=None,
+        source_words=None,
     )
     monkeypatch.setattr(inputs, "load_models", lambda *_, **__: loaded)
 
@@ -83,7 +90,7 @@ def test_the_standard_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_pipe_by_its_name() -> None:
-    """/dev/stdout is no file, but a link to the pipe, as all of /dev/fd are."""
+    """/dev/stdout is not a file, but a link to the pipe, as all of /dev/fd are."""
     reading, writing = os.pipe()
     with writer(Path(f"/dev/fd/{writing}")) as file:
         file.write(b"one")
@@ -174,3 +181,51 @@ def test_a_catalogue_without_plural_forms_is_warned_of(tmp_path: Path) -> None:
     (tmp_path / "a.pot").write_text(f'{head}msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\n')
     assert "a.pot: no Plural-Forms" in run(tmp_path / "a.pot", tmp_path / "b.po").stderr
     assert "Plural" not in run(tmp_path / "a.pot", tmp_path / "b.po", "--pair", "en-de").stderr
+
+
+def test_the_opposite_model_ranks_where_the_folder_names_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--fast, greedy search and sampling go without; where it is missing, one line says so."""
+    loaded = inputs.load_models
+    specs = list[EngineSpec]()
+    beams = list[int]()
+
+    def load_models(runs: Any, spec: EngineSpec) -> Any:
+        specs.append(spec)
+        return loaded(runs, spec)
+
+    check_settings = inputs.check_settings
+
+    def check(values: dict[str, Any]) -> Any:
+        beams.append(values.get("beam", 0))
+        return check_settings(values)
+
+    monkeypatch.setattr(inputs, "load_models", load_models)
+    monkeypatch.setattr(inputs, "check_settings", check)
+    own, opposite = tmp_path / "en-de", tmp_path / "de-en"
+    for folder in (own, opposite):
+        folder.mkdir()
+        (folder / "model.safetensors").write_bytes(b"")
+    (own / "search.json").write_text('{"reverse": "de-en"}')
+    (tmp_path / "a.txt").write_text("Some text\n")
+    files = (tmp_path / "a.txt", tmp_path / "b.txt")
+    for options in ((), ("--fast",), ("--beam-size", "1"), ("--beam-size", "6")):
+        answer = invoke("translate-file", own, *files, *options)
+        assert answer.exit_code == 0, answer.output
+    assert [spec.reverse for spec in specs] == [opposite, None, None, opposite]
+    assert beams == [12, 0, 1, 6]
+    (opposite / "model.safetensors").unlink()
+    answer = invoke("translate-file", own, *files)
+    assert answer.exit_code == 0 and specs[-1].reverse is None
+    assert answer.stderr.splitlines()[0] == (
+        f"bytenmt: {opposite} is missing: no opposite model ranks the translations"
+    )
+
+
+@pytest.mark.parametrize("name", ["../de-en", "/de-en", "a/b", "..", "", "a\\\\b"])
+def test_the_opposite_model_is_a_name_and_not_a_path(tmp_path: Path, name: str) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    (tmp_path / "search.json").write_text(f'{{"reverse": "{name}"}}')
+    with pytest.raises(CheckpointError, match=r"search\.json is damaged"):
+        reverse_path(tmp_path)

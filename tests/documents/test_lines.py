@@ -223,8 +223,8 @@ def test_a_translation_is_judged(
 
 
 def test_marks_of_markdown() -> None:
-    """Emphasis around nothing leaves none, a text behind a code is no beginning of a line, where a
-    full stop would be escaped, and keys that are pressed together are one code.
+    """Emphasis around nothing leaves none, a text behind a code does not begin a line, where a full
+    stop would be escaped, and keys that are pressed together are one code.
     """
     keys = "<kbd>A</kbd>+<kbd>B</kbd>"
     made, _ = translated("a.md", f"Press {keys} now.\n", lambda line: (*line[1::2], " jetzt."))

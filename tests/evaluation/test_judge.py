@@ -6,16 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec import structs
 
-from bytenmt.checkpoints.facts import FlagThresholds
+from bytenmt.checkpoints.facts import FlagThresholds, SourceWords
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.scorer import Stream, TextScores
-from bytenmt.evaluation.judge import Judge, best_split, bits_of_texts, calibrate
+from bytenmt.evaluation.judge import Judge, bits_of_texts
 from bytenmt.translation.chunks import Chunk
 from bytenmt.translation.line_batch import TranslationResult
+from bytenmt.translation.source_words import build_filter
 
 THRESHOLDS = FlagThresholds(
     n_lines=100, bits_per_byte=0.5, length_ratio=1.0, length_variance=1.0, source_bits=4.0
@@ -139,43 +138,25 @@ def test_costs_are_those_of_each_text() -> None:
     assert half == pytest.approx([len(text) / 2 + 1 for text in texts])
 
 
-def test_thresholds_of_a_validation_text() -> None:
-    """Translations above 0.4 bits are wrong; half a bit a byte is saved; targets are twice as long."""
-    references = [f"{k:02d}abcdefgh"[: 4 + k % 7] * 2 for k in range(100)]
-    sources = [reference[: len(reference) // 2] for reference in references]
-    translations = [
-        written(reference if k % 2 else "XXXX YYYY", 0.3 if k % 2 else 0.5)
-        for k, reference in enumerate(references)
+def test_a_word_that_the_model_does_not_know() -> None:
+    """It is named once; a copied line and a name that stays unchanged do not count."""
+    known = build_filter(["the", "runs", "in"])
+    words = SourceWords(language="en", min_count=2, known=known, ordinary=known)
+    judge = Judge(None, 0.5, words=words)
+    pairs = [
+        ("The gizmo runs.", written("Das Gizmo läuft.", 0.1)),
+        ("Runs in Gotham.", written("Läuft in Gotham.", 0.1)),
+        ("the gizmo", written("das Dingsbums", 0.9)),
+        ("gadget", Hypothesis(b"gadget", 0.0, 0.0)),
     ]
-    encoded = [line.encode() for line in sources], [line.encode() for line in references]
-    cheaper = [best._replace(log_probability=best.log_probability / 2) for best in translations]
-    found = calibrate(FakeScorer(), *encoded, translations, cheaper, True)
-    assert found.bits_per_byte == pytest.approx(0.4) and found.n_lines == 100
-    assert found.unsure_above(1) == 0.4 and found.unsure_above(5) == pytest.approx(0.2)
-    older = structs.replace(found, beam_bits_per_byte=None)
-    assert older.unsure_above(5) == 0.4
-    assert found.length_ratio == 2.0 and found.length_variance == 0.0
-    saved = [len(reference) / 2 for reference in references]
-    assert found.source_bits == pytest.approx(np.quantile(saved, 0.02), abs=1e-3)
-    assert calibrate(FakeScorer(), *encoded, translations, cheaper, False).source_bits is None
-    # A tag counts neither as bytes nor as what a source saves.
-    tagged = [[b"<b>" + line for line in lines] for lines in encoded]
-    tagged_translations = [best._replace(text=b"<b>" + best.text) for best in translations]
-    with_tags = calibrate(FakeScorer(), *tagged, tagged_translations, tagged_translations, True)
-    assert (with_tags.bits_per_byte, with_tags.source_bits) == (
-        found.bits_per_byte,
-        found.source_bits,
-    )
+    found = judge.flag([result(*pairs), result(pairs[1])])
+    assert found[0].unknown_words == ("gizmo",)
+    assert found[0].best.flags == ("placement", "unsure", "unknown")
+    assert found[1].unknown_words == () and found[1].best.flags == ("placement",)
 
 
-@given(st.lists(st.tuples(st.integers(1, 6), st.booleans()), min_size=1, max_size=12))
-def test_no_threshold_makes_fewer_mistakes(drawn: list[tuple[int, bool]]) -> None:
-    values, is_wrong = [float(value) for value, _ in drawn], [wrong for _, wrong in drawn]
-
-    def mistakes(threshold: float) -> int:
-        return sum(
-            (value > threshold) != wrong for value, wrong in zip(values, is_wrong, strict=True)
-        )
-
-    fewest = min(mistakes(k - 0.5) for k in range(9))
-    assert mistakes(best_split(values, is_wrong)) == fewest
+def test_what_costs_far_too_much_is_wrong() -> None:
+    thresholds = structs.replace(THRESHOLDS, source_bits=None, wrong_bits_per_byte=0.8)
+    judge = Judge(thresholds, 0.5)
+    for bits, expected in ((0.4, []), (0.7, ["unsure"]), (0.9, ["unlikely", "unsure"])):
+        assert judge.flags([b"klmnopqrst"], [written("abcdefghij", bits)]) == [expected]

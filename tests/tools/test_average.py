@@ -8,10 +8,14 @@ import pytest
 from made_up_engine import make_run, small_config, small_model
 
 from bytenmt.checkpoints.checkpoint import model_tensors, save_checkpoint
-from bytenmt.checkpoints.facts import Facts
+from bytenmt.checkpoints.facts import Facts, SourceWords
 from bytenmt.checkpoints.weights import read_run
 from bytenmt.errors import CheckpointError
+from bytenmt.translation.source_words import build_filter
 from tools.average import average, main
+
+WORDS = build_filter(["the", "house"])
+FACTS = Facts(pairs=1, words=SourceWords(language="en", min_count=2, known=WORDS, ordinary=WORDS))
 
 
 @pytest.fixture
@@ -22,7 +26,7 @@ def files(tmp_path: Path) -> list[Path]:
     for update in (70, 80, 90):
         model = small_model("bytenet", update).float()
         config = small_config("bytenet")
-        save_checkpoint(run, update, model_tensors(model), {}, config, Facts(pairs=1), best=True)
+        save_checkpoint(run, update, model_tensors(model), {}, config, FACTS, best=True)
         copies.append(
             Path(shutil.copy(run / "last.safetensors", tmp_path / f"{update}.safetensors"))
         )
@@ -40,6 +44,7 @@ def test_the_mean_of_checkpoints(files: list[Path], n: int) -> None:
         assert average(paths, output).endswith(", ".join(map(str, updates)))
         mean = read_run(output)[1]
         assert mean.facts.update == 90 and mean.facts.pairs == 1
+        assert mean.facts.words == FACTS.words
         for name, array in mean.arrays.items():
             parts = np.mean([one[name].astype(np.float64) for one in expected], axis=0)
             assert np.array_equal(array, parts.astype(np.float32)), name

@@ -11,6 +11,7 @@ from command_line import invoke
 from made_up_engine import make_run
 
 from bytenmt.architectures.model_program import NGRAM_TABLES
+from bytenmt.checkpoints.facts import SourceWords
 from bytenmt.checkpoints.quantize import convert, write_rounded
 from bytenmt.checkpoints.weights import read_run, restore_weights
 from bytenmt.data.pair_files import PairFiles
@@ -18,6 +19,7 @@ from bytenmt.errors import BytenmtError, DataError
 from bytenmt.training import adaptation
 from bytenmt.training.adaptation import MIN_PAIRS, adapt
 from bytenmt.training.trainer import Trainer
+from bytenmt.translation.source_words import build_filter, is_known
 from bytenmt.translation.translator import Translator
 
 WORDS = ("open", "close", "save", "print", "delete", "rename")
@@ -32,12 +34,13 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     convert(make_run(tmp_path / "run", "convs2s"), path, "int8")
     contents = read_run(path)[1]
     corpora = (PairFiles(Path("train.en"), Path("train.de")),)
+    known = build_filter(["the"])
+    words = SourceWords(language="en", min_count=2, known=known, ordinary=known)
     facts = msgspec.structs.replace(
-        contents.facts, corpora=corpora, pairs=7, multi_sentence_share=0.25
+        contents.facts, corpora=corpora, pairs=7, multi_sentence_share=0.25, words=words
     )
-    train = msgspec.structs.replace(
-        contents.config.train, loss_terms={"of a plugin": 1.0}
-    )  # not loaded here
+    # A plugin's loss term, which is not loaded here.
+    train = msgspec.structs.replace(contents.config.train, loss_terms={"of a plugin": 1.0})
     config = msgspec.structs.replace(contents.config, train=train)
     write_rounded(path, restore_weights(contents.arrays), config, facts, "int8")
     return path
@@ -58,6 +61,8 @@ def test_the_adapted_model_is_one_like_the_old_that_knows_the_pairs_better(
     assert bits is not None and float(bits[2]) < float(bits[1])
     old, written = read_run(model)[1], read_run(new)[1]
     assert written.config == old.config and written.precision == old.precision
+    assert written.facts.words is not None
+    assert all(is_known(word, written.facts.words) for word in ("the", "rename", "file"))
     assert written.facts.multi_sentence_share == old.facts.multi_sentence_share == 0.25
     assert written.facts.pairs == 37
     assert [one.tsv for one in written.facts.corpora] == [
@@ -130,7 +135,7 @@ def test_the_command_refuses_in_one_line(tmp_path: Path, model: Path) -> None:
         ("contains no translated texts", [empty, "-m", model, "-o", other]),
         ("0xE9 is not valid UTF-8: convert", [tmp_path / "latin.tsv", "-m", model, "-o", other]),
         ("trained on en", [empty, "-m", model, "-o", other, "--pair", "fr-de"]),
-        ("exists already", [empty, "-m", model, "-o", model]),
+        ("already exists", [empty, "-m", model, "-o", model]),
     ):
         result = invoke("adapt", *arguments)
         assert result.exit_code == 1, result.output

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_runs import CPU, assert_same, config, records, weights
+from small_runs import CPU, assert_same, config, records, weights, write_pairs
 
 from bytenmt.architectures.registry import build_model
 from bytenmt.checkpoints.checkpoint import load_checkpoint
@@ -16,6 +16,7 @@ from bytenmt.decoding.loading import runtime_from_models
 from bytenmt.errors import BytenmtError
 from bytenmt.plugins import METRICS, Metric
 from bytenmt.training import loop as training
+from bytenmt.training.arguments import texts_of_run
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation import TranslationObjective
@@ -199,3 +200,24 @@ def test_a_metric_of_a_plugin_that_fails_is_one_line(
     monkeypatch.delitem(METRICS, "broken")
     train(tmp_path, config("luong", *settings), **texts, device=CPU, resume=True)
     assert [record["update"] for record in validations(tmp_path)] == [1, 2]
+
+
+def test_several_texts_choose_together(texts: dict[str, Any], tmp_path: Path) -> None:
+    """A value is the mean of those of each text alone, and a resumed run knows all texts."""
+    other = write_pairs(tmp_path, n_valid=7, n_words=2)["valid"]
+    settings = config("luong", "train.valid_lines=3", "train.max_updates=1")
+    values = []
+    for name, valid in (("one", [texts["valid"]]), ("other", [other])):
+        train(tmp_path / name, settings, files=texts["files"], valid=valid[0], device=CPU)
+        values.append(validations(tmp_path / name)[-1])
+    run = tmp_path / "both"
+    both = {"files": texts["files"], "valid": texts["valid"], "more_valid": [other]}
+    train(run, settings, **both, device=CPU)
+    record = validations(run)[-1]
+    for name in ("valid_bits_per_byte", "valid_chrf"):
+        of_texts = [one[name] for one in values]
+        assert record[f"{name}_of_texts"] == pytest.approx(of_texts)
+        assert record[name] == pytest.approx(sum(of_texts) / 2)
+    assert record["valid_lines"] == 6
+    assert texts_of_run(run) == (texts["files"], [texts["valid"], other])
+    assert read_run(run)[1].facts.without_folders().more_valid == ()

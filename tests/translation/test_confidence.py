@@ -18,10 +18,9 @@ from bytenmt.translation.confidence import (
 
 
 def test_bits_per_byte_include_the_end() -> None:
-    text, log_probability = (
-        "a한",
-        -2.5 * math.log(2),
-    )  # half a bit for each of four bytes, and for EOS
+    text = "a한"
+    # Half a bit for each of four bytes, and for EOS.
+    log_probability = -2.5 * math.log(2)
     assert Hypothesis(text.encode(), log_probability, 0.0).bits_per_byte == pytest.approx(2.5 / 4)
     assert Hypothesis(text, log_probability, 0.0).bits_per_byte == pytest.approx(2.5 / 4)
     assert Hypothesis(b"", log_probability, 0.0).bits_per_byte is None

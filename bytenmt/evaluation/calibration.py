@@ -1,0 +1,231 @@
+"""Calibrate the thresholds of a Judge, and the words that a model knows, on a validation text.
+
+Nobody grades validation text; each line has one reference. A translation is poor if its chrF is
+below POOR_BELOW, and many good ones are, since they use other words than the reference. How many,
+those translations tell of which the model is surest: they are taken as right. The poor ones beyond
+this share are taken as unusable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from bytenmt.checkpoints.facts import FlagThresholds, SourceWords
+from bytenmt.decoding.loading import Runtime
+from bytenmt.decoding.scorer import Scorer
+from bytenmt.errors import BytenmtError
+from bytenmt.evaluation.judge import bits_of_text, bits_of_texts, find_unknown_words
+from bytenmt.translation import reranking
+from bytenmt.translation.confidence import copied_spans, text_flags
+from bytenmt.translation.line_batch import TranslationResult
+from bytenmt.translation.source_words import MIN_COUNTS, WordCounts
+from bytenmt.translation.translator import Translator
+
+MAX_LINES, MIN_LINES = 1500, 100  # that thresholds are calibrated on
+BEAM = 5  # of a search without a model of the opposite direction
+POOR_BELOW = 50.0  # chrF
+FALSE_ALARMS = 0.02  # share of the validation text's references below the threshold of source_bits
+UNUSABLE_SURE_SHARE = 0.03  # of the sure translations, at most
+UNUSABLE_WRONG_SHARE = 2 / 3  # of those above the threshold of wrong translations
+SUREST_SHARE, FEWEST_SUREST = 0.1, 30  # of the lines, taken as right; lines
+FEWEST_WRONG = 20  # lines
+
+Reals = npt.NDArray[np.float64]
+Booleans = npt.NDArray[np.bool_]
+
+
+class Calibration(NamedTuple):
+    """The facts that a calibration finds."""
+
+    flags: FlagThresholds
+    words: SourceWords | None  # None where no words were counted, nor stored before
+    sure_shares: dict[str, float]  # of the lines, by search
+
+
+class JudgedSearch(NamedTuple):
+    """The translations of a validation text by a search, an entry a line."""
+
+    bits: Reals  # per byte
+    is_poor: Booleans  # whether the chrF is below POOR_BELOW
+    is_flagged: Booleans  # whether it has a flag that its costs have no part in
+
+    def poor_share_of_surest(self) -> float:
+        """Return the share of poor translations among the surest ones."""
+        order = np.argsort(self.bits, kind="stable")
+        n_surest = max(FEWEST_SUREST, round(SUREST_SHARE * len(order)))
+        return float(self.is_poor[order[:n_surest]].mean())
+
+    def unusable_share(self, chosen: Booleans) -> float:
+        """Return the estimated share of unusable translations among some."""
+        if not chosen.any():
+            return 0.0
+        usual = self.poor_share_of_surest()
+        return float(max(0.0, (self.is_poor[chosen].mean() - usual) / max(1e-9, 1 - usual)))
+
+    def sure_threshold(self) -> float:
+        """Return the highest bits per byte up to which at most UNUSABLE_SURE_SHARE of the
+        translations without flags are unusable; those of the surest are never above it."""
+        bits = np.sort(self.bits[~self.is_flagged])
+        n_surest = min(len(bits), max(FEWEST_SUREST, round(SUREST_SHARE * len(bits))))
+        if not n_surest:
+            return 0.0
+        best = bits[n_surest - 1]
+        for threshold in np.unique(bits[n_surest - 1 :]):
+            chosen = (self.bits <= threshold) & ~self.is_flagged
+            if self.unusable_share(chosen) <= UNUSABLE_SURE_SHARE:
+                best = threshold
+        return round(float(best), 4)
+
+    def wrong_threshold(self) -> float | None:
+        """Return the lowest bits per byte above which UNUSABLE_WRONG_SHARE of the translations are
+        unusable; None if there is none."""
+        for threshold in np.unique(self.bits):
+            chosen = self.bits > threshold
+            if chosen.sum() < FEWEST_WRONG:
+                return None
+            if self.unusable_share(chosen) >= UNUSABLE_WRONG_SHARE:
+                return round(float(threshold), 4)
+        return None
+
+    def sure_share(self, threshold: float) -> float:
+        """Return the share of the lines that are sure with a threshold."""
+        return float(((self.bits <= threshold) & ~self.is_flagged).mean())
+
+
+def calibrate_runtime(
+    runtime: Runtime,
+    sources: Sequence[bytes],
+    references: Sequence[bytes],
+    counts: WordCounts | None = None,
+) -> Calibration:
+    """Calibrate loaded models on at most MAX_LINES (1,500) lines of a validation text.
+
+    It translates them by greedy and by beam search, and if the runtime has a model of the opposite
+    direction, with that, too. counts: of the words of the training text; None keeps the words that
+    the runs store. Pairs with an empty side are left out. Raises BytenmtError for fewer than
+    MIN_LINES (100).
+    """
+    pairs = [pair for pair in zip(sources, references, strict=True) if all(pair)]
+    if len(pairs) < MIN_LINES:
+        raise BytenmtError(f"{len(pairs)} lines to calibrate flags on: give {MIN_LINES} or more")
+    pairs = (
+        [pairs[k * len(pairs) // MAX_LINES] for k in range(MAX_LINES)]
+        if len(pairs) > MAX_LINES
+        else pairs
+    )
+    own_sources = [source for source, _ in pairs]
+    own_references = [reference for _, reference in pairs]
+    if counts is not None:
+        runtime = with_words(runtime, counts.source_words(MIN_COUNTS[0]))
+    words = runtime.source_words
+    alone = replace(runtime, reverse=None)
+    by_beam = _translate(alone, own_sources, BEAM)
+    if counts is not None:
+        words = choose_words(counts, by_beam, own_references)
+    knows_empty_sources = all(run.config.data.empty_source > 0 for run in runtime.runs)
+    flags = measure_pairs(runtime.make_scorer(), own_sources, own_references, knows_empty_sources)
+    searches = {"greedy": _translate(alone, own_sources, 1), "beam": by_beam}
+    if runtime.reverse is not None:
+        searches["reranked"] = _translate(runtime, own_sources, reranking.BEAM)
+    judged = {
+        name: judge_search(results, own_references, flags, words)
+        for name, results in searches.items()
+    }
+    thresholds = {name: search.sure_threshold() for name, search in judged.items()}
+    flags = msgspec.structs.replace(
+        flags,
+        bits_per_byte=thresholds["greedy"],
+        beam_bits_per_byte=thresholds["beam"],
+        reranked_bits_per_byte=thresholds.get("reranked"),
+        wrong_bits_per_byte=judged["beam"].wrong_threshold(),
+    )
+    shares = {name: search.sure_share(thresholds[name]) for name, search in judged.items()}
+    return Calibration(flags, words, shares)
+
+
+def with_words(runtime: Runtime, words: SourceWords) -> Runtime:
+    """Return a copy of a runtime whose first run stores other words."""
+    first, *others = runtime.runs
+    facts = msgspec.structs.replace(first.facts, words=words)
+    return replace(runtime, runs=[first._replace(facts=facts), *others])
+
+
+def _translate(runtime: Runtime, sources: Sequence[bytes], beam: int) -> list[TranslationResult]:
+    return Translator.from_runtime(runtime, beam=beam).translate_lines(sources)
+
+
+def choose_words(
+    counts: WordCounts, results: Sequence[TranslationResult], references: Sequence[bytes]
+) -> SourceWords:
+    """Return the words that occur often enough: of MIN_COUNTS the count by which the rule "unusable
+    if the source has an unknown word" fails least often."""
+    best: tuple[float, SourceWords] | None = None
+    for min_count in MIN_COUNTS:
+        words = counts.source_words(min_count)
+        judged = judge_search(results, references, None, None)
+        has_unknown = np.array([bool(find_unknown_words(result, words)) for result in results])
+        n_more_right = (2 * judged.unusable_share(has_unknown) - 1) * has_unknown.sum()
+        if best is None or n_more_right > best[0]:
+            best = n_more_right, words
+    assert best is not None
+    return best[1]
+
+
+def judge_search(
+    results: Sequence[TranslationResult],
+    references: Sequence[bytes],
+    lengths: FlagThresholds | None,
+    words: SourceWords | None,
+) -> JudgedSearch:
+    """Return the translations of a validation text with their bits, chrF and flags."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    metric = CHRF()
+    scores = [
+        metric.sentence_score(result.best.text.decode(), [reference.decode()]).score
+        for result, reference in zip(results, references, strict=True)
+    ]
+    is_flagged = [
+        any(text_flags(result.source, result.best.text, lengths))
+        or bool(find_unknown_words(result, words))
+        for result in results
+    ]
+    bits = [bits_of_text(result.best) or 0.0 for result in results]
+    return JudgedSearch(np.array(bits), np.array(scores) < POOR_BELOW, np.array(is_flagged))
+
+
+def measure_pairs(
+    scorer: Scorer,
+    sources: Sequence[bytes],
+    references: Sequence[bytes],
+    knows_empty_sources: bool,
+) -> FlagThresholds:
+    """Return the thresholds that need no translations: of lengths, and of what a source saves.
+
+    knows_empty_sources: whether the model was trained with data.empty_source. The bits per byte are
+    0.
+    """
+    source_bits = None
+    if knows_empty_sources:
+        alone, of_source = (
+            bits_of_texts(scorer, given, references, copied_spans) for given in (None, sources)
+        )
+        source_bits = round(float(np.quantile(alone - of_source, FALSE_ALARMS)), 3)
+    n_source, n_target = (
+        np.array([len(line) for line in lines]) for lines in (sources, references)
+    )
+    ratio = n_target.sum() / max(1, n_source.sum())
+    variance = np.mean((n_target - ratio * n_source) ** 2 / (n_source + 1))
+    return FlagThresholds(
+        n_lines=len(references),
+        bits_per_byte=0.0,
+        length_ratio=round(float(ratio), 4),
+        length_variance=round(float(variance), 4),
+        source_bits=source_bits,
+    )

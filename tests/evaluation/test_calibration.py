@@ -1,0 +1,86 @@
+"""Test how thresholds and words are chosen on a validation text."""
+
+import math
+
+import numpy as np
+import pytest
+
+from bytenmt.decoding.interface import Hypothesis
+from bytenmt.evaluation.calibration import JudgedSearch, choose_words, measure_pairs
+from bytenmt.translation.chunks import Chunk
+from bytenmt.translation.line_batch import TranslationResult
+from bytenmt.translation.source_words import WordCounts, is_known
+
+
+class HalfScorer:
+    """Each byte costs one bit, and half a bit where the source has it."""
+
+    def score_texts(self, sources, texts, formality=None):  # type: ignore[no-untyped-def]
+        from bytenmt.decoding.scorer import TextScores
+
+        scores = []
+        for source, text in zip(sources, texts, strict=True):
+            bits = np.array([0.5 if byte in source else 1.0 for byte in text])
+            scores.append(TextScores(-bits * math.log(2), np.zeros(len(text), np.int64)))
+        return scores
+
+
+def search(n_right: int, n_bad: int, usual: float) -> JudgedSearch:
+    """Translations by their bits: right ones, of which a share is poor, then bad ones."""
+    is_poor = [k % round(1 / usual) == 0 for k in range(n_right)] + [True] * n_bad
+    bits = np.arange(n_right + n_bad) / 1000
+    return JudgedSearch(bits, np.array(is_poor), np.zeros(len(bits), bool))
+
+
+def test_sure_are_those_with_few_unusable_ones() -> None:
+    """At most three in a hundred are unusable, beyond the tenth of right ones that are poor."""
+    found = search(1000, 400, 0.1).sure_threshold()
+    assert 1.0 <= found <= 1.04
+    assert search(1000, 0, 0.1).sure_threshold() == pytest.approx(0.999)
+
+
+def test_the_surest_are_always_sure() -> None:
+    """Their share of poor translations is what others are compared with."""
+    judged = search(30, 400, 0.5)
+    assert judged.sure_threshold() >= 0.029
+    flagged = judged._replace(is_flagged=np.ones(430, bool))
+    assert flagged.sure_threshold() == 0.0 and flagged.sure_share(1.0) == 0.0
+
+
+def test_wrong_are_those_of_which_most_are_unusable() -> None:
+    found = search(1000, 400, 0.1).wrong_threshold()
+    assert found is not None and 0.7 < found < 1.0
+    assert search(1000, 0, 0.1).wrong_threshold() is None
+
+
+def test_thresholds_that_need_no_translations() -> None:
+    """Half a bit a byte is saved; targets are twice as long. Tags do not count as what is saved."""
+    references = [f"{k:02d}abcdefgh"[: 4 + k % 7].encode() * 2 for k in range(100)]
+    sources = [reference[: len(reference) // 2] for reference in references]
+    found = measure_pairs(HalfScorer(), sources, references, True)  # type: ignore[arg-type]
+    assert found.length_ratio == 2.0 and found.length_variance == 0.0 and found.n_lines == 100
+    saved = [len(reference) / 2 for reference in references]
+    assert found.source_bits == pytest.approx(np.quantile(saved, 0.02), abs=1e-3)
+    scorer = HalfScorer()
+    assert measure_pairs(scorer, sources, references, False).source_bits is None  # type: ignore[arg-type]
+    tagged = [[b"<b>" + line for line in lines] for lines in (sources, references)]
+    with_tags = measure_pairs(scorer, *tagged, True)  # type: ignore[arg-type]
+    assert with_tags.source_bits == found.source_bits
+
+
+def test_the_count_from_which_on_a_word_is_known() -> None:
+    """Lines with a word that occurs three times are wrong, those with other words are right."""
+    counts = WordCounts("en")
+    for word, count in {"rare": 3, "usual": 10, "common": 100}.items():
+        for _ in range(count):
+            counts.add(word, "")
+    results = []
+    references = []
+    for k in range(120):
+        source = ("common common", "common usual", "common rare")[k % 3].encode()
+        text = b"abcdefgh" if k % 3 < 2 else b"XXXX YYYY"
+        best = Hypothesis(text, -1.0 - (k % 3), 0.0)
+        results.append(TranslationResult([best], [Chunk(source, b"", source)], [[best]], []))
+        references.append(b"abcdefgh")
+    words = choose_words(counts, results, references)
+    assert words.min_count == 6 and is_known("usual", words) and not is_known("rare", words)
