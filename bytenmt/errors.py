@@ -72,7 +72,16 @@ def missing_package(error: ModuleNotFoundError) -> str:
 
     For any other package the error itself is raised again.
     """
-    package = (error.name or "").partition(".")[0]
-    if package not in EXTRAS:
+    extra = extra_of(error)
+    if extra is None:
         raise error
-    return f"this needs {package}: pip install 'bytenmt[{EXTRAS[package]}]'"
+    return f"this needs {_package_of(error)}: pip install 'bytenmt[{extra}]'"
+
+
+def extra_of(error: ModuleNotFoundError) -> str | None:
+    """Return the pip extra that installs a missing package; None for a package of no extra."""
+    return EXTRAS.get(_package_of(error))
+
+
+def _package_of(error: ModuleNotFoundError) -> str:
+    return (error.name or "").partition(".")[0]

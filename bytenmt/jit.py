@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -21,41 +21,23 @@ import llvmlite
 import numba
 import numpy as np
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
-from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.options import DefaultOptions
 from numba.core.registry import cpu_target
-from numba.core.runtime.nrt import rtsys
 
-PACKAGE = Path(__file__).parent
-VARIABLE = (
-    "NUMBA_CACHE_DIR"  # of the environment, Numba's own: names the folder of all compiled code
-)
+from bytenmt.kernel_sources import PACKAGE, byte_digest, kernel_files
+
+CACHE_VARIABLE = "NUMBA_CACHE_DIR"  # Numba's own: names the folder of all compiled code
 VERSIONS = numba.__version__, llvmlite.__version__, np.__version__, EXTENSION_SUFFIXES[0]
-LEAVES = (
-    "jit",
-    "kernel_constants",
-    "ngram_hash",
-    "splitmix",
-    "utf8",
-)  # modules that kernels of any folder import
-ENGINE_FILES = (  # of which the CPU engine's interpreter, a single function, is compiled
-    "decoding/cpu/interpreter.py",
-    "decoding/cpu/scoring.py",
-    "decoding/cpu/kernels/*.py",
-    "decoding/search/*.py",
-    "program/instructions.py",
-)
-
 # Options for code without reference counting. Where functions pass records of many arrays for every
 # row, counting references would be most of their work. Such functions can allocate no arrays and
 # return only arrays that they were passed; their caller in Python keeps the arguments alive.
-BORROWING: dict[str, Any] = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
-COUNTING: dict[str, Any] = {
-    name: True for name in BORROWING
-}  # explicit, since a callee inherits its caller's options
-
+BORROWING_OPTIONS: dict[str, Any] = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
 # Of functions that compiled code alone calls.
-INNER: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+INNER_OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -74,10 +56,9 @@ def njit_borrowing(function: Function) -> Function:
     """Decorator like njit for functions that only Python calls, compiled without reference
     counting.
 
-    They can allocate no arrays. No symbols for compiled callers are stored: loading takes half the
-    time.
+    They can allocate no arrays.
     """
-    return _cached(numba.njit(nogil=True, **BORROWING)(function), function, AloneCache)
+    return _cached(numba.njit(nogil=True, **BORROWING_OPTIONS)(function), function)
 
 
 def njit_any_order(function: Function) -> Function:
@@ -94,15 +75,9 @@ def compiled(function: Function) -> Function:
     """Decorator: compile a function that only other compiled functions call. It must not allocate
     arrays.
 
-    Entry points for Python and C, a third of all compilation, are left out. See BORROWING.
+    Entry points for Python and C, a third of all compilation, are left out. See BORROWING_OPTIONS.
     """
-    return cast(Function, numba.njit(**INNER, **BORROWING)(function))
-
-
-def allocating(function: Function) -> Function:
-    """Decorator like `compiled`, but with reference counting, for a function that allocates arrays
-    or receives arrays that compiled code has allocated."""
-    return cast(Function, numba.njit(**INNER, **COUNTING)(function))
+    return cast(Function, numba.njit(**INNER_OPTIONS)(function))
 
 
 def inlined(function: Function) -> Function:
@@ -111,49 +86,7 @@ def inlined(function: Function) -> Function:
     A call passes every field of every record argument; for work on one row that takes longer than
     the work.
     """
-    return cast(Function, numba.njit(forceinline=True, **INNER, **BORROWING)(function))
-
-
-def inlined_allocating(function: Function) -> Function:
-    """Decorator like `inlined`, but with reference counting, for a function that allocates arrays."""
-    return cast(Function, numba.njit(forceinline=True, **INNER, **COUNTING)(function))
-
-
-@contextmanager
-def linked_only() -> Iterator[None]:
-    """Context manager: compile faster, without machine code of functions that only compiled code
-    calls.
-
-    They are linked into their callers, and Numba would emit them once more for nobody: a third of
-    all work.
-    """
-    library_class: Any = JITCodeLibrary
-    codegen_class: Any = JITCPUCodegen
-    context: Any = cpu_target.target_context
-    finalize, set_env = library_class._finalize_final_module, codegen_class.set_env
-
-    def emit_entry_points(library: Any) -> None:
-        defined = (
-            function for function in library._final_module.functions if not function.is_declaration
-        )
-        is_from_disk = getattr(library, "_compiled_object", None) is not None
-        if is_from_disk or any("cpython" in function.name for function in defined):
-            finalize(library)
-        library._finalized = True
-
-    def set_env_of_emitted(codegen: Any, name: str, env: Any) -> None:
-        if codegen._engine.get_global_value_address(name):
-            set_env(codegen, name, env)
-
-    rtsys.initialize(context)  # Numba's own functions, which are called by address
-    library_class._finalize_final_module, codegen_class.set_env = (
-        emit_entry_points,
-        set_env_of_emitted,
-    )
-    try:
-        yield
-    finally:
-        library_class._finalize_final_module, codegen_class.set_env = finalize, set_env
+    return cast(Function, numba.njit(forceinline=True, **INNER_OPTIONS)(function))
 
 
 @cache
@@ -164,7 +97,7 @@ def cache_folder(file: Path) -> Path | None:
     The places are $NUMBA_CACHE_DIR, else the package's own folder, and the user's cache folder. A
     folder may be read-only if its machine code is there.
     """
-    named = os.environ.get(VARIABLE)
+    named = os.environ.get(CACHE_VARIABLE)
     places = [Path(named) if named else PACKAGE / "__pycache__"]
     with suppress(RuntimeError):  # no $HOME, and no entry of the user in the system's list
         places.append(Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser())
@@ -181,27 +114,16 @@ def cache_folder(file: Path) -> Path | None:
 def digest(file: Path) -> str:
     """Return a hash (20 hex digits) of all files that the machine code of a Python file may depend
     on, and of the versions of Python, NumPy, Numba and LLVM. Raises OSError."""
-    whole = sha256(repr(VERSIONS).encode())
-    for source in kernel_files(file):
-        whole.update(f"\0{source.name}\0".encode() + source.read_bytes())
-    return whole.hexdigest()[:20]
-
-
-def kernel_files(file: Path) -> list[Path]:
-    """Return the files, sorted, that compiled functions of a Python file may use: a change of any
-    of them invalidates their machine code."""
-    if PACKAGE / "decoding" in file.parents:
-        near = [path for pattern in ENGINE_FILES for path in PACKAGE.glob(pattern)]
-    else:
-        near = [] if file.parent == PACKAGE else [*file.parent.glob("*.py")]
-    return sorted({file, *near, *(PACKAGE / f"{name}.py" for name in LEAVES)})
+    contents = f"{VERSIONS} {byte_digest(kernel_files(file))}"
+    return sha256(contents.encode()).hexdigest()[:20]
 
 
 class Locator(_CacheLocator):
-    """Numba's interface that tells its cache in which folder the machine code of a function lies."""
+    """Numba's interface by which its cache finds the folder of a function's machine code."""
 
     def __init__(self, function: Callable[..., Any], folder: Path) -> None:
-        self._function, self._folder = function, folder
+        self._function = function
+        self._folder = folder
 
     def get_cache_path(self) -> str:
         """Return the folder of the machine code."""
@@ -237,23 +159,6 @@ class KernelCache(FunctionCache):
             super().save_overload(sig, data)  # type: ignore[no-untyped-call]
 
 
-class AloneCache(KernelCache):
-    """The disk cache of a function that only Python calls; it stores no symbols for compiled
-    callers."""
-
-    class _impl_class(KernelCache._impl_class):
-        def reduce(self, data: Any) -> Any:
-            """Drop what other compiled functions would link against.
-
-            Only the symbol of the Python wrapper stays, which Numba looks up there.
-            """
-            (name, kind, code), function, *rest = data._reduce()
-            if kind == "object":
-                defined = f'@"{function.llvm_cpython_wrapper_name}" = global i8 0'
-                code = code[0], llvmlite.binding.parse_assembly(defined).as_bitcode()
-            return (name, kind, code), function, *rest
-
-
 def is_stored(dispatcher: Any) -> bool:
     """Return whether machine code of a decorated function is on disk for this machine's
     instructions."""
@@ -262,7 +167,8 @@ def is_stored(dispatcher: Any) -> bool:
     return index is not None and any(key[1] == here for key in index._load_index())
 
 
-def _cached(compiled: Any, function: Function, kind: type[KernelCache] = KernelCache) -> Function:
+def _cached(compiled: Any, function: Function) -> Function:
     if cache_folder(Path(inspect.getfile(function))) is not None:
-        compiled._cache = kind(function)
+        new_cache: Any = KernelCache  # has no types
+        compiled._cache = new_cache(function)
     return cast(Function, compiled)

@@ -35,9 +35,9 @@ NEEDS_PLUGIN = "one of a plugin needs `--plugin FILE.py`, or its import"
 LOSS_TERMS: dict[str, Callable[[Any], torch.Tensor]] = {}
 
 # Learning-rate schedules, the values of `train.schedule`. A schedule is a function of
-# config.train_section.TrainConfig and checkpoints.facts.Progress alone, so that a resumed run is the
-# same, and returns the factor of train.lr after the warm-up. An entry of a plugin replaces one of
-# the package that has the same name.
+# config.train_section.TrainConfig and checkpoints.facts.Progress alone, so that a resumed run is
+# the same, and returns the factor of train.lr after the warm-up. An entry of a plugin replaces one
+# of the package that has the same name.
 SCHEDULES: dict[str, Callable[[Any, Any], float]] = {}
 
 

@@ -46,9 +46,8 @@ class Code(NamedTuple):
     unchanged."""
 
     text: str  # the code as the document has it; the model sees a sentinel instead
-    pair: int = (
-        -1
-    )  # a number that an opening and its closing code share; -1 for a code that stands alone
+    # A number that an opening and its closing code share; -1 for a code that stands alone.
+    pair: int = -1
     opens: bool = False  # whether it is the opening one of a pair
 
 
@@ -76,7 +75,7 @@ def compile_patterns(
             compiled = re.compile(pattern)
         except re.error as error:
             raise SettingError(
-                f"the pattern {pattern!r} is no regular expression: {error}"
+                f"the pattern {pattern!r} is not a valid regular expression: {error}"
             ) from None
         if compiled.search(""):
             raise SettingError(f"the pattern {pattern!r} matches the empty text")
@@ -190,7 +189,7 @@ def pair_tags(spans: Sequence[str]) -> dict[int, int]:
 def match_pairs(tags: Iterable[tuple[str, bool] | None]) -> dict[int, int]:
     """Match opening and closing tags: map the index of each closing one to that of its opening one.
 
-    tags: the name of each, and whether it opens an element; None for what is no tag of a pair. A
+    tags: the name of each, and whether it opens an element; None where it is not a tag of a pair. A
     closing tag closes the innermost open element of its name; elements inside that are still open
     have no partner.
     """

@@ -7,6 +7,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 
 from bytenmt.cli.console import CONSOLE
+from bytenmt.cli.files import output_lock
 from bytenmt.cli.languages import LanguageOptions, agreed_languages
 from bytenmt.cli.options import command, models
 from bytenmt.config.fields import Seed, option
@@ -54,7 +55,9 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) ->
         CONSOLE.say(f"{path}: {len(pairs_of_file):,} pairs")
         pairs += pairs_of_file
     names = [path.name for path in files]
-    report = adapt_model(model, pairs, output, names=names, seed=how.seed, reporter=CONSOLE)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with output_lock(output):
+        report = adapt_model(model, pairs, output, names=names, seed=how.seed, reporter=CONSOLE)
     before, after = report.held_out
     CONSOLE.say(
         f"{report.n_pairs:,} different pairs, {report.n_updates} updates;"

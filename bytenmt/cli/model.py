@@ -74,7 +74,7 @@ def convert(runs: tuple[Path, ...], how: ConvertOptions) -> None:
     doubtful, and names are kept.
     """
     from bytenmt.checkpoints.quantize import convert as write_converted
-    from bytenmt.checkpoints.weights import prepare_output
+    from bytenmt.checkpoints.weights import prepare_output, resolve_path
     from bytenmt.translation.source_words import USUAL_COUNT
 
     (run,) = runs
@@ -84,7 +84,7 @@ def convert(runs: tuple[Path, ...], how: ConvertOptions) -> None:
     paths = paths or _own_validation_text(run)
     if len(how.train_src) != len(how.train_tgt):
         raise BytenmtError("--train-src and --train-tgt: give as many files of each")
-    prepare_output(how.output, [*paths, *how.train_src, *how.train_tgt])
+    prepare_output(how.output, [resolve_path(run), *paths, *how.train_src, *how.train_tgt])
     counts = None
     if how.train_src:
         counts = _count_words(how.train_src, how.train_tgt)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bytenmt.cli.console import CONSOLE
+from bytenmt.cli.files import output_lock
 from bytenmt.cli.options import command, models, settings
 from bytenmt.config.fields import Positive, option
 from bytenmt.decoding.interface import EngineSpec
@@ -74,7 +75,10 @@ def translate_dataset(
         ray_job.connect()
     for path, form in to_do.items():
         folders[path].parent.mkdir(parents=True, exist_ok=True)
-        ray_job.translate_file(path, folders[path], form, run_names, keywords, columns.actors)
+        with output_lock(folders[path]):
+            if folders[path].exists():  # another command was quicker
+                continue
+            ray_job.translate_file(path, folders[path], form, run_names, keywords, columns.actors)
         CONSOLE.say(f"bytenmt: translated {path} to {folders[path]}")
     n_done = len(folders) - len(to_do)
     CONSOLE.say(f"bytenmt: {len(to_do)} files translated, {n_done} were already there")

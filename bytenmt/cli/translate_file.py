@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,17 +126,21 @@ def translate_file(
     has_codes = not all(isinstance(part, str) for line in lines for part in line)
     if has_codes and not runtime.has_sentinels:
         CONSOLE.warn(
-            f"{runs[0]} was trained without sentinels: inline codes are put at the end of units"
+            f"{runs[0]} was trained without sentinels: inline codes without a pair are put at the"
+            " end of units"
         )
-    with writer(output) as out:
+    with ExitStack() as stack:
+        out = stack.enter_context(writer(output))
+        table = None
+        if how.review is not None:
+            table = stack.enter_context(writer(how.review))
         translations = _translate_lines(translator, judge, lines)
         torn = lines_to_repair(translations)
         translations |= repair(translations, _translate_lines(translator, judge, torn))
         report = translate(document, translations, how.overwrite, memory, how.leave_wrong)
         out.write(document.dump())
-    if how.review is not None:
-        with writer(how.review) as out:
-            out.write(report.to_table().encode())
+        if table is not None:
+            table.write(report.to_table().encode())
     counts = ", ".join(f"{n} {name}" for name, n in sorted(report.counts.items(), reverse=True))
     CONSOLE.say(f"{sum(1 for _ in document.units)} units: {counts or 'none'}")
     for note in report.notes:

@@ -9,8 +9,8 @@ EOS; a key is a length on a scale that is coarse for long ones.
 import numpy as np
 import numpy.typing as npt
 
+from bytenmt.compiled_hashes import INCREMENT, mix_bits
 from bytenmt.jit import njit
-from bytenmt.splitmix import INCREMENT, mix_bits
 
 Lengths = npt.NDArray[np.int32]
 Counts = npt.NDArray[np.int32]

@@ -17,7 +17,7 @@ from bytenmt.architectures.base import Model
 from bytenmt.architectures.registry import has_program
 from bytenmt.architectures.section import ModelSection, architecture
 from bytenmt.checkpoints.checkpoint import model_tensors
-from bytenmt.decoding.cpu.compilation import compile_kernels
+from bytenmt.decoding.cpu.library import load_engine
 from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.cpu.scorer import CpuScorer
 from bytenmt.decoding.pytorch.scorer import TorchScorer
@@ -48,7 +48,7 @@ def check_program(
     """
     if not has_program(config):
         return
-    compile_kernels(reporter)
+    load_engine(reporter)
     module = _noisy_copy(model)
     packed = pack_model(
         {name: part.detach().float().numpy() for name, part in model_tensors(module).items()},

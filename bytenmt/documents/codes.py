@@ -123,9 +123,10 @@ class _NestedText:
         # Codes that have white space on their inner sides.
         self._spaced_codes = set[Code]()
         for part, following in pairwise(source):
-            if isinstance(part, Code) and part.opens and to_markup([following])[0].isspace():
+            if isinstance(part, Code) and part.opens and to_markup([following])[:1].isspace():
                 self._spaced_codes.add(part)
-            if isinstance(following, Code) and to_markup([part])[-1].isspace():
+            is_behind_space = to_markup([part])[-1:].isspace()
+            if isinstance(following, Code) and not following.opens and is_behind_space:
                 self._spaced_codes.add(following)
 
     def open(self, code: Code) -> None:
@@ -161,11 +162,13 @@ class _NestedText:
         stripped = text
         if is_after_opening or self.parts[-1:] == [" "]:  # no second space behind a moved one
             stripped = text.lstrip()
-        if is_after_opening and not self._ends_with_space(first_opening):
+        if is_after_opening and not self._has_space_at(first_opening):
             self.parts.insert(first_opening, text[: len(text) - len(stripped)])
         self.parts.append(stripped)
 
-    def _ends_with_space(self, end: int) -> bool:
-        """Return whether the parts up to an index end with white space."""
-        last = self.parts[end - 1] if end else ""
+    def _has_space_at(self, index: int) -> bool:
+        """Return whether white space, or nothing, stands before the part with an index."""
+        if index == 0:
+            return True
+        last = self.parts[index - 1]
         return isinstance(last, str) and last[-1:].isspace()

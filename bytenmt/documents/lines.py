@@ -38,10 +38,8 @@ END = re.compile(rf"(?<![\s{SYMBOLS}])[\s{SYMBOLS}]*+$")
 BRACKETED = re.compile(r"([(\[])([^()\[\]]{2,})([)\]])")
 # What joins codes that are kept as one: <kbd>Ctrl</kbd> + <kbd>C</kbd>.
 JOINER = re.compile(r"\s?[-+/>\u2192]\s?")
-# Signs at the end that a translation must have if its source has them, and others that it may not
-# have in their place.
-FINAL_SIGNS = re.compile(r"[.:!?\u2026\u3002\uff01\uff1a\uff1f]+$")
-REPLACED_SIGNS = re.compile(r"[\s.,:;!?\u2026\u3002\uff01\uff1a\uff1f]*$")
+# Signs and spaces at the end of a line, of which a translation has those of its source.
+FINAL_SIGNS = re.compile(r"[\s.,:;!?\u2026\u3002\uff01\uff1a\uff1f]*$")
 CLOSING_TAG = re.compile(r"(</\w+>)")
 # Forms of the same sign.
 SAME_SIGNS = str.maketrans(
@@ -91,7 +89,7 @@ def _restore_end(source: str, parts: list[str | Code]) -> None:
     The form of the translation stays if it is the same sign, such as a wide colon. If the source
     ends with a period, a translation without one stays, too.
     """
-    wanted = _final_part(FINAL_SIGNS, source)
+    wanted = _final_signs(source).strip(" ,;")
     if not wanted:
         return
     stripped = _split_closing_tags(parts)
@@ -100,7 +98,7 @@ def _restore_end(source: str, parts: list[str | Code]) -> None:
     for index in reversed(range(len(stripped))):
         part = stripped[index]
         if isinstance(part, str):
-            end = _final_part(REPLACED_SIGNS, part)
+            end = _final_signs(part)
             stripped[index] = part.removesuffix(end)
             removed = end + removed
             if stripped[index]:
@@ -112,7 +110,7 @@ def _restore_end(source: str, parts: list[str | Code]) -> None:
     signs = "".join(removed.split()).strip(",;")
     if wanted == "." and not signs.startswith((".", "!")):
         return
-    if signs.translate(SAME_SIGNS) != wanted.translate(SAME_SIGNS):
+    if signs.translate(SAME_SIGNS) != "".join(wanted.split()).translate(SAME_SIGNS):
         signs = wanted
     elif not is_inside:
         return
@@ -134,13 +132,12 @@ def _split_closing_tags(parts: Sequence[str | Code]) -> list[str | Code]:
     return pieces
 
 
-def _final_part(pattern: re.Pattern[str], text: str) -> str:
-    """Return what a pattern finds at the end of a text, but for kept spans, such as :name:."""
-    match = pattern.search(text)
-    if match is None or match.start() == len(text):
+def _final_signs(text: str) -> str:
+    """Return the signs and spaces at the end of a text, but not those of kept spans: :name:."""
+    signs = FINAL_SIGNS.search(text)
+    if signs is None or signs.start() == len(text):
         return ""
-    spans = find_spans(text)
-    return text[max([match.start(), *(span.end for span in spans)]) :]
+    return text[max([signs.start(), *(span.end for span in find_spans(text))]) :]
 
 
 def split_unit(source: CodedText) -> list[UnitLine | CodedText]:

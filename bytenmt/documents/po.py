@@ -114,11 +114,11 @@ def _declare_plural_forms(catalogue: polib.POFile, options: ReadOptions) -> list
     """Give a template the plural forms of the target language; return a warning if that fails."""
     header = catalogue.metadata
     has_plurals = any(entry.msgid_plural for entry in catalogue)
-    if not header or not has_plurals or N_FORMS.search(header.get("Plural-Forms", "")):
+    if not has_plurals or N_FORMS.search(header.get("Plural-Forms", "")):
         return []
     target = options.pair[1] if options.pair else ""
     forms = PLURAL_FORMS.get(target.replace("-", "_")) or PLURAL_FORMS.get(primary(target))
-    if forms is None:
+    if forms is None or not header:
         cure = "add them" if target else "give --pair"
         return [f"no Plural-Forms, so that only the forms that are there are filled: {cure}"]
     header["Plural-Forms"] = forms

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bytenmt.config.metrics import DEFAULT_TOKENIZER, bleu_metric, bleu_scorer, chrf_scorer
-from bytenmt.errors import BytenmtError
+from bytenmt.errors import BytenmtError, extra_of
 from bytenmt.plugins import METRICS, Metric
 
 
@@ -52,6 +52,8 @@ def line_values(
     try:
         values = np.asarray(metric.line_values(sources, translations, references))
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and extra_of(error) is not None:
+            raise  # sacreBLEU is not installed
         text = " ".join(f"{type(error).__name__}: {error}".split())
         raise BytenmtError(f"metric {metric.name}: {text}: correct the plugin") from error
     if len(values) != len(references):

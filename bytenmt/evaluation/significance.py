@@ -1,4 +1,4 @@
-"""Paired bootstrap resampling (Koehn 2004): is a difference between two systems chance?
+"""Paired bootstrap resampling (Koehn 2004), which tells a real difference of systems from chance.
 
 The numbers are those of sacreBLEU's paired test, `sacrebleu --paired-bs`, for any metric.
 """

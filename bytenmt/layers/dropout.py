@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from bytenmt.compiled_hashes import INCREMENT, mix_bits
 from bytenmt.jit import njit
 from bytenmt.layers.kernel_helpers import parallel_for
-from bytenmt.splitmix import INCREMENT, mix_bits
 
 N_PARTS = 1 << 16  # a probability is a multiple of 1 / N_PARTS
 BLOCK_NUMBERS = 2048  # numbers of a block: 512 words of random bits

@@ -1,6 +1,6 @@
-"""Programs of the CPU engine: the instruction set, and functions that write a model's layers in it.
+"""Programs of the CPU engine: the instruction set, and functions that write layers in it.
 
 Takes shapes alone, and gives instructions over registers, which engine, file check and costs read.
 A program computes what its module computes (tests/architectures/test_contract.py,
-decoding/program_check.py). Imports constants only. Should shrink to 430 lines.
+decoding/program_check.py). Imports constants only.
 """

@@ -1,5 +1,5 @@
-"""The instruction set of the CPU engine: a table of instructions over registers, and one block of
-weights.
+"""Define the instruction set of the CPU engine: a table of instructions over registers, and one
+block of weights.
 
 A row is one hypothesis in a decode step, one byte of a source in the encoder. A register holds a
 vector of float32 for every row; all registers of a program lie in one workspace. Each architecture
@@ -35,9 +35,8 @@ class Op(IntEnum):
     """
 
     EMBED = 0  # d = row x of table w, where x is the byte read
-    POSITION = (
-        1  # d += row i of table w, where i is the position; its last row, m - 1, from there on
-    )
+    # d += row i of table w, where i is the position; its last row, m - 1, from there on
+    POSITION = 1
     LINEAR = 2  # d = W a + bias; k: what is added, see LinearBase
     ADD_VECTOR = 3  # d += v
     NORM = 4  # d = layer norm of a
@@ -52,9 +51,8 @@ class Op(IntEnum):
     # k: GruFlag
     GRU_STEP = 12
     LSTM_STEP = 13  # d, b = the new h and c, from the gates a (4n)
-    MULTIPLICATIVE = (
-        14  # d = a multiplicative unit of b; a (4n): g1, g2, g3, u before their functions
-    )
+    # d = a multiplicative unit of b; a (4n): g1, g2, g3, u before their functions
+    MULTIPLICATIVE = 14
     # d += the sum of a row, by the hash of the last n bytes read, of a table of n-grams for every n
     # whose bit is set in m; k: see kernel_constants.FOLD_CASE and WORD_BITS; k & 63: log2 of a
     # table's rows
@@ -67,20 +65,17 @@ class Op(IntEnum):
     FIXED = 21  # d = the memory's fixed part k
     # Attentions: keys are the memory's item m, values item v. Over all columns, or those at most s
     # from b; t: GaussianUse.
-    ATTEND_DOT = (
-        22  # d = sum_j softmax_j(a . key_j) value_j, with k times the root of the source's bytes
-    )
+    # d = sum_j softmax_j(a . key_j) value_j, with k times the root of the source's bytes
+    ATTEND_DOT = 22
     ATTEND_ADDITIVE = 23  # the same with the score w . tanh(a + key_j)
-    ATTEND_LOCATION = (
-        24  # the same with the score a_j, of the first m columns; k: their softmax once more
-    )
+    # the same with the score a_j, of the first m columns; k: their softmax once more
+    ATTEND_LOCATION = 24
     # d = the row's position, at most the last of the sentence's columns, of which m are seen
     CENTRE = 25
     PREDICT_CENTRE = 26  # d = sigma(w . a) times those columns
     # in an encoder only
-    WINDOW = (
-        32  # d = the m columns of a around each column, dilation k, zero outside of the sentence
-    )
+    # d = the m columns of a around each column, dilation k, zero outside of the sentence
+    WINDOW = 32
     PREVIOUS = 33  # d = a at the column before, zero at the first
     TURN = 34  # d = a of the sentence's columns in reverse
     LAST = 35  # a row a sentence: d = a at its last column, zero without any
@@ -95,8 +90,7 @@ ATTENTIONS = (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE, Op.ATTEND_LOCATION)
 
 @unique
 class LinearBase(IntEnum):
-    """Values of the field k of LINEAR: what the product W a is added to: nothing, a bias, or d
-    itself."""
+    """Values of the field k of LINEAR: what the product W a is added to."""
 
     ZERO = 0  # nothing: d = W a
     BIAS = 1  # d = W a + bias
@@ -105,17 +99,22 @@ class LinearBase(IntEnum):
 
 @unique
 class GaussianUse(IntEnum):
-    """Values of the field t of attentions: whether local attention's Gaussian, of deviation s / 2,
-    multiplies nothing, the weights after the softmax, or the scores before it."""
+    """Values of the field t of attentions: where local attention's Gaussian applies.
 
-    NONE = 0
+    Its standard deviation is s / 2.
+    """
+
+    NONE = 0  # there is none
     AFTER = 1  # multiply the weights after the softmax
     INSIDE = 2  # multiply the scores
 
 
 class GruFlag:
-    """Bits of the field k of GRU instructions, for two choices of the GRU's form: what the reset
-    gate r multiplies, and what the update gate z weighs; layers.recurrent.GRU has the equations."""
+    """Bits of the field k of GRU instructions, for two choices of the GRU's form.
+
+    They choose what the reset gate r multiplies, and what the update gate z weighs;
+    layers.recurrent.GRU has the equations.
+    """
 
     RESET_AFTER = 1  # r multiplies the product with the state, not the state: reset = "after"
     UPDATE_TAKES = 2  # z weighs the candidate, not the old state: update = "take"
@@ -123,26 +122,32 @@ class GruFlag:
 
 @unique
 class Field(IntEnum):
-    """Indices of an instruction's fields in the instruction table, which has a line for each
-    instruction."""
+    """Indices of an instruction's fields: the columns of the instruction table."""
 
     OP = 0
-    D_START, D_STRIDE, D_COLUMN = 1, 2, 3  # of register d, see Register
-    A_START, A_STRIDE, A_COLUMN = 4, 5, 6
-    B_START, B_STRIDE, B_COLUMN = 7, 8, 9
-    W, V = 10, 11  # offsets of weights, in bytes
-    S, T = (
-        12,
-        13,
-    )  # offsets of the scales of w and v, in bytes; in attentions the window and GaussianUse
-    N, M, K = 14, 15, 16  # width of d, or of a without d; other numbers, see Op
+    # Of registers d, a and b, see Register.
+    D_START = 1
+    D_STRIDE = 2
+    D_COLUMN = 3
+    A_START = 4
+    A_STRIDE = 5
+    A_COLUMN = 6
+    B_START = 7
+    B_STRIDE = 8
+    B_COLUMN = 9
+    W = 10  # offset of weights, in bytes
+    V = 11  # offset of other weights, in bytes
+    S = 12  # offset of the scales of w, in bytes; in attentions the window
+    T = 13  # offset of the scales of v, in bytes; in attentions GaussianUse
+    N = 14  # width of d, or of a without d
+    M = 15  # see Op
+    K = 16  # see Op
     ROWS = 17  # RowKind
 
 
 @unique
 class RowKind(IntEnum):
-    """The rows that an instruction is executed for: all, one for each sentence, or all in their
-    order."""
+    """The rows that an instruction is executed for."""
 
     ALL = 0  # all hypotheses of a step; all bytes of all sources in an encoder
     SENTENCES = 1  # one row for each sentence
@@ -150,8 +155,7 @@ class RowKind(IntEnum):
 
 
 class Register(NamedTuple):
-    """The place of a register, or of a part of one, in a program's workspace. Numbers count floats
-    a row."""
+    """The place of a register, or of a part of one, in a program's workspace, in floats a row."""
 
     start: int  # floats of all registers before it
     stride: int  # floats of the whole register, a multiple of PANEL
@@ -159,10 +163,9 @@ class Register(NamedTuple):
     column: int = 0  # first float of this part in the register
 
     def part(self, column: int, width: int) -> Register:
-        """Return a part of this register: `width` floats from `column` on, counted from this part's
-        start.
+        """Return a part of this register: `width` floats from `column` on.
 
-        Raises ValueError beyond its end.
+        Columns count from the start of this part. Raises ValueError beyond its end.
         """
         if column + width > self.width:
             raise ValueError(f"columns {column} to {column + width} of a register of {self.width}")
@@ -201,6 +204,5 @@ def aligned_zeros(n_floats: int) -> npt.NDArray[np.float32]:
 
 
 def padded(width: int) -> int:
-    """Round a number of floats up to a multiple of PANEL, the outputs that a matrix stores
-    together."""
+    """Round a number of floats up to a multiple of PANEL, the outputs of a panel of weights."""
     return -(-width // PANEL) * PANEL

@@ -1,5 +1,4 @@
-"""Write a program from shapes alone: registers, instructions, and the weights that the instructions
-read.
+"""Write a program from shapes alone: registers, instructions, and the weights that they read.
 
 A program is written without any weights. It names the parameters that it reads and their shapes,
 and a WeightSink gives them places, which decoding/cpu/packing.py fills with the numbers of a
@@ -57,14 +56,15 @@ class WeightEntry(NamedTuple):
 class WeightSink:
     """Lays out the arrays that a Writer's program reads in one block, by their shapes alone.
 
-    precision: of the matrices, "fp32" or "int8". entries: the arrays in their order; each begins on
-    a cache line and has room for whole panels. n_bytes: of the block. shapes: of the parameters
-    read, by their names.
+    precision: of the matrices, "fp32" or "int8".
     """
 
     def __init__(self, precision: str = "fp32") -> None:
         self._is_int8 = precision == "int8"
-        self.entries, self.n_bytes, self.shapes = list[WeightEntry](), 0, Shapes()
+        # The arrays in their order; each begins on a cache line and has room for whole panels.
+        self.entries = list[WeightEntry]()
+        self.n_bytes = 0  # of the block
+        self.shapes = Shapes()  # of the parameters read, by their names
 
     def vector(self, values: WeightArray) -> int:
         """Add an array that stays float32; return its offset in bytes."""
@@ -74,14 +74,16 @@ class WeightSink:
         return offset
 
     def matrix(self, values: WeightArray) -> Matrix:
-        """Add a matrix (n_output, ...), all axes but the first its inputs; return its offsets and
-        shape."""
+        """Add a matrix (n_output, ...), all axes but the first its inputs; return its place."""
         self._record(values)
-        n_output, n_input = values.shape[0], math.prod(values.shape[1:])
-        scales = self._reserve(n_output) if self._is_int8 else 0
-        n_steps = (
-            -(-n_input // 4) if self._is_int8 else n_input
-        )  # of four int8 inputs, or one of float32
+        n_output = values.shape[0]
+        n_input = math.prod(values.shape[1:])
+        if self._is_int8:
+            scales = self._reserve(n_output)
+            n_steps = -(-n_input // 4)  # of four inputs
+        else:
+            scales = 0
+            n_steps = n_input
         matrix = Matrix(self._reserve(padded(n_output) * n_steps), scales, n_output, n_input)
         self.entries.append(WeightEntry(values, matrix.place, matrix))
         return matrix
@@ -104,7 +106,8 @@ class Writer:
     """
 
     def __init__(self, weights: WeightSink, is_encoder: bool = False) -> None:
-        self.weights, self._is_encoder = weights, is_encoder
+        self.weights = weights
+        self._is_encoder = is_encoder
         self._rows: list[list[int]] = []
         self._row_floats = 0
         self._shared: dict[tuple[str, int], Register] = {}
@@ -117,8 +120,7 @@ class Writer:
         return new
 
     def shared(self, width: int, use: str = "taps") -> Register:
-        """Return one register for all calls with this width and name of its use, so that layers
-        share it."""
+        """Return the register with this width and use, which layers share."""
         if (use, width) not in self._shared:
             self._shared[use, width] = self.register(width)
         return self._shared[use, width]
@@ -157,21 +159,25 @@ class Writer:
         self._rows.append([row.get(column.name, 0) for column in Field])
 
     def read_state(self, d: Register, state: int) -> None:
-        """Append d = a recurrent state: of the decoder by its number, or what d had at the column
-        before."""
+        """Append d = a recurrent state, by its number.
+
+        In an encoder it is what d had at the column before.
+        """
         if self._is_encoder:
             self.emit(Op.PREVIOUS, d, d)
         else:
             self.emit(Op.READ_STATE, d, k=state)
 
     def write_state(self, a: Register, state: int) -> None:
-        """Append that a recurrent state becomes a, in a decoder; an encoder has it in the register."""
+        """Append that a recurrent state of a decoder becomes a; an encoder keeps it in a."""
         if not self._is_encoder:
             self.emit(Op.WRITE_STATE, a=a, k=state)
 
     def last(self, a: Register) -> Register:
-        """Return a new register of an encoder with a row for each sentence: a at its last column,
-        or zero."""
+        """Return a new register of an encoder: a at the last column of each sentence, or zero.
+
+        It has a row for each sentence.
+        """
         d = self.register(a.width)
         self.emit(Op.LAST, d, a, rows=RowKind.SENTENCES)
         return d
@@ -192,12 +198,19 @@ class Writer:
         parameter. A multiple of PANEL floats is written to d: write parts of the same register
         behind d later.
         """
-        values = parameter(matrix, d.width, a.width) if isinstance(matrix, str) else matrix
+        values = matrix
+        if isinstance(values, str):
+            values = parameter(values, d.width, a.width)
         packed = self.weights.matrix(values)
         if (packed.n_output, packed.n_input) != (d.width, a.width) or d.column % PANEL:
             raise ValueError(f"{values.name} is {packed.n_output} x {packed.n_input}, d {d}, a {a}")
-        base = LinearBase.OWN if add else LinearBase.ZERO if bias is None else LinearBase.BIAS
-        v = self.vector(bias, d.width) if base == LinearBase.BIAS and bias is not None else 0
+        base = LinearBase.ZERO
+        v = 0
+        if add:
+            base = LinearBase.OWN
+        elif bias is not None:
+            base = LinearBase.BIAS
+            v = self.vector(bias, d.width)
         self.emit(
             Op.LINEAR,
             d,
@@ -218,11 +231,9 @@ class Writer:
         Those from the read of a recurrent state to its last write get RowKind.SERIAL.
         """
         table = np.array(self._rows, np.int64).reshape(-1, len(Field))
-        op, state, d = (
-            table[:, Field.OP],
-            table[:, Field.K],
-            table[:, Field.D_START : Field.D_COLUMN + 1],
-        )
+        op = table[:, Field.OP]
+        state = table[:, Field.K]
+        d = table[:, Field.D_START : Field.D_COLUMN + 1]
         for first in np.flatnonzero((op == Op.READ_STATE) | (op == Op.PREVIOUS)):
             is_write = (op == Op.WRITE_STATE) & (state == state[first])
             if self._is_encoder:

@@ -233,7 +233,7 @@ def settings_tree(
 def _read_toml(path: Path) -> dict[str, Any]:
     """Return the tree of a TOML file. Raises ConfigError where it cannot be read as one."""
     try:
-        return tomllib.loads(path.read_bytes().decode())
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))  # with or without a BOM
     except OSError as error:
         raise ConfigError(f"--config {path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # neither UTF-8 nor TOML

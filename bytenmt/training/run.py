@@ -104,13 +104,8 @@ def train(
                 f"{_describe_end(run, trainer)}: raise its limits or --patience to go on"
             )
             return 0
-        if is_resumed:
-            leader_reporter.say(f"resuming {run} at update {trainer.progress.update}")
-            _warn_of_jump(trainer, leader_reporter)
-        elif resume:
-            leader_reporter.warn(
-                f"--resume: {run} holds nothing to resume: the run starts at update 0"
-            )
+        if resume:
+            _report_resumption(run, trainer, is_resumed, leader_reporter)
         leader_reporter.say(_describe(trainer))
         signal_number = loop.go()
         leader_reporter.say(_describe_end(run, trainer, is_signalled=signal_number > 0))
@@ -165,6 +160,15 @@ def _warn_of_long_warmup(train: TrainConfig, reporter: Reporter) -> None:
             f" {train.max_updates:,} updates: the learning rate never reaches its peak; lower"
             " train.warmup_updates"
         )
+
+
+def _report_resumption(run: Path, trainer: Trainer, is_resumed: bool, reporter: Reporter) -> None:
+    """Report where a run goes on, or that it has no checkpoint to go on from."""
+    if not is_resumed:
+        reporter.warn(f"--resume: {run} holds nothing to resume: the run starts at update 0")
+        return
+    reporter.say(f"resuming {run} at update {trainer.progress.update}")
+    _warn_of_jump(trainer, reporter)
 
 
 def _warn_of_jump(trainer: Trainer, reporter: Reporter) -> None:

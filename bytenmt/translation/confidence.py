@@ -61,7 +61,8 @@ MAX_LENGTH_RATIO = 6.0
 MIN_LENGTH_RATIO = 1 / 8
 MAX_SIGMAS = 4.0  # beyond it a length is wrong; references are within 4.4
 WORD = re.compile(r"[^\W\d_]+")
-ABBREVIATION = re.compile(r"[A-Za-z]{1,2}|[A-Z]{3,5}")
+ABBREVIATION = re.compile(r"[A-Za-z]{1,2}|[A-Z]{3,5}|[A-Za-z][A-Z][a-z]")  # pm, USB, kHz
+HALF_DAY_HOURS = 12  # between "3 p.m." and "15 Uhr"
 # Spans that are the same in all languages.
 NO_TEXT = compile_patterns(("placeholders", "tags", "urls", "emails"))
 

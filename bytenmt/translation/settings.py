@@ -107,9 +107,8 @@ class KeepSettings:
 # The descriptions of settings, by name.
 LINE_SETTINGS = options_of(LineSettings)
 KEEP_SETTINGS = options_of(KeepSettings)
-TRANSLATION_SETTINGS = (
-    SEARCH_SETTINGS | LINE_SETTINGS
-)  # of all models; KEEP_SETTINGS need sentinels
+# The settings of all models; KEEP_SETTINGS need sentinels.
+TRANSLATION_SETTINGS = SEARCH_SETTINGS | LINE_SETTINGS
 
 
 def option_name(setting: str) -> str:

@@ -36,7 +36,7 @@ from bytenmt.decoding.model_summary import model_description
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
 from bytenmt.errors import BytenmtError, ConfigError
-from bytenmt.jit import VARIABLE
+from bytenmt.jit import CACHE_VARIABLE
 from bytenmt.training.run import train
 from bytenmt.translation.translator import Translator
 
@@ -129,9 +129,8 @@ def test_it_is_trained_and_asked(echo: ModuleType, tmp_path: Path, texts: dict[s
     asked: dict[str, Any] = {"device": "cpu", "beam": 2, "max_len_b": 9}
     found = Translator.load(run, reporter=told, **asked).translate(LINES)
     assert found == Translator.load(run, engine="torch", reporter=told, **asked).translate(LINES)
-    lines = [
-        line for line in told.lines if "compiling" not in line
-    ]  # the search, where no test before has
+    # The search is compiled here, where no earlier test did so.
+    lines = [line for line in told.lines if "compiling" not in line]
     assert lines == [
         "bytenmt: decoding with --engine torch: the numba engine has no program for echo"
     ]
@@ -197,7 +196,7 @@ def test_the_examples_pass_the_tests_that_the_guide_names(tmp_path: Path) -> Non
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
         | {
             "PYTHONPATH": str(tmp_path),
-            VARIABLE: os.environ.get(VARIABLE, str(PACKAGE / "__pycache__")),
+            CACHE_VARIABLE: os.environ.get(CACHE_VARIABLE, str(PACKAGE / "__pycache__")),
         },
         capture_output=True,
         text=True,

@@ -3,6 +3,7 @@
 Tests architectures/presets.py (PRESETS, WITHOUT_SOURCE) and config/schema.py (fingerprint).
 """
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,14 +16,10 @@ from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.architectures.seq2seq.config import Seq2SeqConfig
 from bytenmt.config.schema import fingerprint, load_config
+from bytenmt.training.arguments import configuration
 
-NOMINAL = {
-    "tiny": 0.6e6,
-    "small": 3e6,
-    "base": 10e6,
-    "fast": 3.3e6,
-    "large": 25e6,
-}  # decoder weights
+# Decoder weights of each preset.
+NOMINAL = {"tiny": 0.6e6, "small": 3e6, "base": 10e6, "fast": 3.3e6, "large": 25e6}
 
 
 def on_meta(arch: str, preset: str, *settings: str) -> Model[Any, Any]:
@@ -99,3 +96,27 @@ def test_presets_are_not_shared() -> None:
     before = repr(PRESETS)
     load_config("convs2s", "tiny", ["train.lr=0.5", "model.dropout=0.9"])
     assert repr(PRESETS) == before
+
+
+RECIPES = {
+    "seq2seq": ("adadelta", 1.0, "constant"),
+    "bahdanau": ("adadelta", 1.0, "constant"),
+    "luong": ("sgd", 100.0, "halving"),
+    "bytenet": ("adamw", 3e-4, "constant"),
+    "convs2s": ("nag", 0.25, "plateau"),
+    "transformer": ("adamw", 7e-4, "inverse_sqrt"),
+}
+
+
+@pytest.mark.parametrize("arch", RECIPES)
+def test_a_paper_is_trained_as_it_was(arch: str) -> None:
+    """Its optimiser, rate and schedule, without decay, for any device; without a source none of
+    these is taken over."""
+    train = load_config(arch, "paper", []).train
+    assert (train.optimizer, train.lr, train.schedule) == RECIPES[arch]
+    assert train.weight_decay == 0.0
+    on_gpu = configuration(Path("new"), False, arch, "paper", None, {}, on_gpu=True)
+    assert on_gpu.train == train
+    alone = load_config(arch, "paper", ["model.source=false"]).train
+    assert (alone.optimizer, alone.lr, alone.schedule) == ("adamw", 3e-4, "cosine")
+    assert (alone.max_updates, alone.max_epochs, alone.weight_decay) == (20_000, 0.0, 0.01)

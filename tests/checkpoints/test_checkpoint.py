@@ -127,7 +127,7 @@ def test_foreign_checkpoints_are_refused(tmp_path: Path) -> None:
 
 
 def test_best_and_last_of_a_run(tmp_path: Path) -> None:
-    """Translation takes the best, the last where nothing was validated, or the last where told so."""
+    """Translation takes the best; the last where nothing was validated or where it is told so."""
     run, config = make_run(tmp_path / "run"), small_config("luong")
     make_run(tmp_path / "other")
     for update in (74, 75):
@@ -137,9 +137,8 @@ def test_best_and_last_of_a_run(tmp_path: Path) -> None:
     assert read_run(run, "last")[1].facts == Facts(update=75)
     (run / "best.safetensors").unlink()
     assert read_run(run)[1].facts == Facts(update=75)
-    shutil.copy(
-        tmp_path / "other" / "best.safetensors", run / PUBLISHED
-    )  # shadows the run, not its resume
+    # Published weights shadow the run, not its resume.
+    shutil.copy(tmp_path / "other" / "best.safetensors", run / PUBLISHED)
     assert [read_run(run, which)[1].facts.update for which in ("best", "last")] == [70, 75]
 
 
@@ -181,9 +180,8 @@ def test_a_kill_leaves_the_old_checkpoint_or_the_new(
 ) -> None:
     """At every line of a save: what a resume reads is there bit for bit, all weights can be read,
     and the next save works and leaves nothing lying about."""
-    monkeypatch.setattr(
-        os, "fsync", lambda descriptor: None
-    )  # the kernel outlives a killed process
+    # The kernel outlives a killed process.
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     run = tmp_path / "run"
     run.mkdir()
     for update in older:
@@ -216,7 +214,7 @@ def test_a_kill_leaves_the_old_checkpoint_or_the_new(
 
 @contextmanager
 def file_limit(n_bytes: int) -> Iterator[None]:
-    """No file may grow beyond so many bytes: the system itself refuses. Python ignores the signal."""
+    """No file may grow beyond n_bytes: the system itself refuses. Python ignores the signal."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
     try:

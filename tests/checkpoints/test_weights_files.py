@@ -1,4 +1,4 @@
-"""Weights files: those of earlier versions are read, and what does not fit is refused in one line."""
+"""Files of weights: earlier versions are read, and what does not fit is refused in one line."""
 
 import json
 import tarfile
@@ -32,10 +32,8 @@ Arrays = dict[str, Array]
 Metadata = dict[str, str]
 DEEP, LONG = "[" * 5000 + "]" * 5000, "9" * 5000
 BIAS, GATES, TABLE = "decoder.output.bias", "encoder.0.gates.weight", "embedding.weight"
-VERSIONS = (
-    "6d42e7c",
-    "60e445e",
-)  # commits; the first one wrote the oldest files that are still read
+# Commits; the first one wrote the oldest files that are still read.
+VERSIONS = ("6d42e7c", "60e445e")
 
 
 # ---- files of earlier versions
@@ -43,7 +41,7 @@ VERSIONS = (
 
 @pytest.fixture(scope="module")
 def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Unpack, for two commits, weights that it trained, the same in int8, and its scores of a text."""
+    """Unpack the weights that each of two commits trained, the same in int8, and its scores."""
     folder = tmp_path_factory.mktemp("older")
     with tarfile.open(Path(__file__).parents[1] / "files/older_models.tar.xz") as packed:
         packed.extractall(folder, filter="data")

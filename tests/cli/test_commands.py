@@ -33,6 +33,7 @@ from bytenmt.cli import translate as translate_module
 from bytenmt.cli.console import Console
 from bytenmt.cli.files import writer
 from bytenmt.cli.main import main
+from bytenmt.config.metrics import bleu_scorer
 from bytenmt.config.schema import Config, config_toml, load_config, parse_config
 from bytenmt.data.pair_files import PairFiles
 from bytenmt.distributed import SINGLE_PROCESS
@@ -154,9 +155,8 @@ def test_info_is_a_configuration(arch: str) -> None:
     said = accepted(f"info {arch} --preset paper")
     assert parse_config(tomllib.loads(said)) == load_config(arch, "paper", [])
     names = ["parameters", "decoder weights", "receptive field"]
-    names += (
-        ["a decode step", "decoder state"] if arch != "transformer" else []
-    )  # told by a program
+    # Of architectures that have a program for the CPU.
+    names += ["a decode step", "decoder state"] if arch != "transformer" else []
     assert all(re.search(rf"^# {name}: +\w", said, re.MULTILINE) for name in names)
     settings = ["model.source=false", "train.lr=0.5"]
     said = accepted(" ".join([f"info {arch} --preset tiny", *(f"--set {one}" for one in settings)]))
@@ -364,6 +364,7 @@ def test_commands_import_nothing_heavy_that_they_do_not_need(place: Path) -> Non
 def test_a_missing_package_is_one_line(
     missing: str, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    bleu_scorer.cache_clear()
     monkeypatch.setitem(sys.modules, missing, None)
     package = missing.partition(".")[0]
     assert f"bytenmt: this needs {package}: pip install 'bytenmt[train]'\n" in refused(command)

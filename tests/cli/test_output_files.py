@@ -49,8 +49,15 @@ def test_a_second_writer_is_refused(command: str, output: str, place: Path) -> N
     assert Path(output).exists() and not list(place.glob(".*"))
 
 
+def test_a_second_adaptation_is_refused() -> None:
+    Path("pairs.tsv").write_text("eins\tone\n")
+    with output_lock(Path("new")):
+        assert "another command is writing" in invoke("adapt run pairs.tsv -o new").stderr
+    assert not Path("new").exists()
+
+
 def test_the_lock_ends_with_the_process(place: Path) -> None:
-    """A file of a killed command is no lock."""
+    """A file of a killed command is not a lock."""
     program = "import os, sys; from bytenmt.cli.files import output_lock; from pathlib import Path"
     program += "; lock = output_lock(Path('out')); lock.__enter__(); os._exit(1)"
     subprocess.run([sys.executable, "-c", program], check=False)
@@ -147,3 +154,10 @@ def test_search_defaults_may_be_some(stored: str, changes: str, template: Path) 
     shutil.copytree(template / "run", "tuned")
     Path("tuned/search.json").write_text(stored)
     assert accepted(command.format("tuned", "")) == expected
+
+
+def test_a_byte_order_mark_is_no_part_of_a_configuration(template: Path) -> None:
+    """Some editors begin a file with it."""
+    Path("own.toml").write_text("[train]\nmax_updates = true\n", encoding="utf-8-sig")
+    text = "train -o new --arch luong --text in --valid-text in --config own.toml"
+    assert "train.max_updates" in refused(text)

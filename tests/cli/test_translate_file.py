@@ -90,7 +90,7 @@ def test_the_standard_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_pipe_by_its_name() -> None:
-    """/dev/stdout is no file, but a link to the pipe, as all of /dev/fd are."""
+    """/dev/stdout is not a file, but a link to the pipe, as all of /dev/fd are."""
     reading, writing = os.pipe()
     with writer(Path(f"/dev/fd/{writing}")) as file:
         file.write(b"one")
@@ -210,3 +210,22 @@ def test_the_opposite_model_is_a_name_and_not_a_path(tmp_path: Path, name: str) 
     (tmp_path / "search.json").write_text(f'{{"reverse": "{name}"}}')
     with pytest.raises(CheckpointError, match=r"search\.json is damaged"):
         reverse_path(tmp_path)
+
+
+def test_doubtful_units_are_listed_and_wrong_ones_left(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("one **two**\n\nthree\n")
+    arguments = (tmp_path / "a.md", tmp_path / "b.md", "--review", tmp_path / "list.tsv")
+    result = run(*arguments, "--leave-wrong")
+    assert "2 units: 1 translated, 1 to review, 1 left as wrong" in result.stderr
+    assert (tmp_path / "b.md").read_text() == "ONE **TWO0**\n\nthree\n"
+    head, _, row = (tmp_path / "list.tsv").read_text().splitlines()
+    assert head == "place\tsource\ttranslation\tverdict\treasons"
+    assert row.startswith("line 3\tthree\tTHREE0\twrong\thas no words")
+    assert "is also the input" in run(*arguments[:3], tmp_path / "a.md").stderr
+
+
+def test_a_catalogue_without_plural_forms_is_warned_of(tmp_path: Path) -> None:
+    head = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=utf-8\\n"\n\n'
+    (tmp_path / "a.pot").write_text(f'{head}msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\n')
+    assert "a.pot: no Plural-Forms" in run(tmp_path / "a.pot", tmp_path / "b.po").stderr
+    assert "Plural" not in run(tmp_path / "a.pot", tmp_path / "b.po", "--pair", "en-de").stderr

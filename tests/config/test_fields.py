@@ -221,9 +221,9 @@ def test_what_does_not_fit_is_named(
 
 
 WRONG = """train.lerning_rate=1 nonsense=1 model.d_hiden=3 model=3 train=3 train.lr=fast train.lr=0
-train.max_tokens=0 train.max_tokens=1.5 train.seed=true train.teacher_forcing=1.5 train.schedule=triangular
-model.dropout=1.0 model.d_hidden=0 model.context=end model.source=1 data.empty_source=1.1 train.lr =3
-train.=1 model.arch=[1] lr"""
+train.max_tokens=0 train.max_tokens=1.5 train.seed=true train.teacher_forcing=1.5
+train.schedule=triangular model.dropout=1.0 model.d_hidden=0 model.context=end model.source=1
+data.empty_source=1.1 train.lr =3 train.=1 model.arch=[1] lr"""
 
 
 @pytest.mark.parametrize("setting", [*WRONG.split(), ""])

@@ -53,9 +53,8 @@ JSON = (
     '{"id": 1.50, "n": 12345678901234567890, "text": "eins", "day": "2024-01-01"}\n\n'
     '{"text": null}\n'
 )
-OTHER = (
-    '{"text":"zw\u2028ei","x":"'.encode() + b'\xff"}' + b'\n{"text":""}' * 4
-)  # without a final line end
+# Lines without a final line end.
+OTHER = '{"text":"zw\u2028ei","x":"'.encode() + b'\xff"}' + b'\n{"text":""}' * 4
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:

@@ -63,9 +63,8 @@ EXACT = [
     *("bahdanau", "seq2seq-cho", "luong-local-p", "luong-concat", "bytenet-wide", "convs2s-uneven"),
     *("bytenet-multiplicative", "convs2s-pooling", "recurrent-bytenet-both"),
 ]
-IN_BYTES = [
-    ("int8", name) for name in ("bahdanau", "luong", "convs2s")
-]  # attend to what is kept so
+# Attention reads what is kept in int8.
+IN_BYTES = [("int8", name) for name in ("bahdanau", "luong", "convs2s")]
 
 
 @by_variant(("precision", "name"), [*rotated(PRECISIONS, EXACT), *IN_BYTES])
@@ -168,7 +167,7 @@ ARCHITECTURES = ("seq2seq", "bahdanau", "luong", "bytenet", "convs2s-uneven")
 
 
 def with_sentinels(n: int, seed: int) -> list[Request]:
-    """Sources of up to eight sentinels among text, with short limits; some with pairs or a prefix."""
+    """Sources of up to eight sentinels in text, with short limits; some with pairs or a prefix."""
     draw, requests = random.Random(seed), []
     for number in range(n):
         some = draw.sample(list(SENTINELS), draw.choice([0, 1, 2, 3, 8]))
@@ -198,7 +197,7 @@ def teacher_forced(name: str, source: bytes, text: bytes) -> np.ndarray:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "how"), rotated(ARCHITECTURES, ["greedy", "beam", "samples"], 1))
 def test_every_engine_writes_the_same_sentinels(name: str, how: str) -> None:
-    """With the same texts and flags in all engines, and the model's own log-probability of a text."""
+    """All engines write the same texts and flags, with the model's own log-probabilities."""
     requests, options, of = (
         with_sentinels(9, seed=sum(map(ord, name + how))),
         SEARCHES[how],
@@ -238,7 +237,7 @@ def test_sentences_may_come_later_and_longer() -> None:
 def test_sources_that_take_several_calls_of_the_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups of growing size, prepared together: what the later ones need leaves the earlier ones
     whole."""
-    monkeypatch.setattr("bytenmt.decoding.cpu.session.RECURRENT_TOGETHER", 400)
+    monkeypatch.setattr("bytenmt.decoding.cpu.session.MAX_RECURRENT_COLUMNS", 400)
     of, options = packed(model("bahdanau")), SearchOptions()
     # Longest first: 250 columns, then 390.
     requests = [Request(b"a" * n, 12) for n in (249, 194, 194)]

@@ -14,12 +14,13 @@ import pytest
 from cpu_engines import from_python
 
 from bytenmt.checkpoints.quantize import quantise
-from bytenmt.decoding.cpu.kernels import attention, elementwise, gemm, microkernels, panels, simd
-from bytenmt.decoding.cpu.kernels.barrier import COUNTERS, barrier
-from bytenmt.decoding.cpu.kernels.decoder_memory import KEYS, VALUES, store_column
-from bytenmt.decoding.cpu.kernels.gemm import linear_panels, scratch_bytes
-from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, ThreadContext
-from bytenmt.decoding.cpu.kernels.panels import INT8, ZERO, pack
+from bytenmt.decoding.cpu.kernels import columns, elementwise, gemm, microkernels, panels, simd
+from bytenmt.decoding.cpu.kernels.attention import Window, attend_dot
+from bytenmt.decoding.cpu.kernels.barrier import barrier
+from bytenmt.decoding.cpu.kernels.decoder_memory import store_column
+from bytenmt.decoding.cpu.kernels.gemm import linear_panels
+from bytenmt.decoding.cpu.kernels.panels import INT8, ZERO_BYTE, pack, scratch_bytes
+from bytenmt.decoding.cpu.records import KEYS, N_COUNTERS, VALUES, ModelBuffers, ThreadContext
 from bytenmt.decoding.cpu.session import memory_column_floats, round_up_to_lines
 from bytenmt.kernel_constants import PANEL, PRECISIONS
 
@@ -47,7 +48,7 @@ def unpack(packed: Any, n_out: int, n_in: int, precision: str, scales: Any) -> A
     whole = parts.reshape(-1, n_groups * together)[:n_out, :n_in]
     matrix = whole.astype(f32)
     with np.errstate(invalid="ignore"):  # a scale of NaN makes its output NaN
-        return (matrix - f32(ZERO)) * scales[:n_out, None] if precision == "int8" else matrix
+        return (matrix - f32(ZERO_BYTE)) * scales[:n_out, None] if precision == "int8" else matrix
 
 
 class Matrix:
@@ -233,7 +234,7 @@ def test_sums_are_those_of_float64_and_keep_what_is_no_number(n: int) -> None:
     a, b, c = (numbers(n, seed=seed) for seed in range(3))
     wide_a, wide_b, wide_c = (x.astype(float) for x in (a, b, c))
     cases: list[tuple[Any, list[Any], tuple[float, ...], float]] = [
-        (attention.dot, [a, b], (), wide_a @ wide_b),
+        (columns.dot, [a, b], (), wide_a @ wide_b),
         (elementwise.row_sum, [a], (), wide_a.sum()),
         (elementwise.squared_distances, [a], (0.5,), ((wide_a - 0.5) ** 2).sum()),
         (elementwise.row_max, [a], (), wide_a.max()),
@@ -290,8 +291,8 @@ class Memory:
         """The context and the weights."""
         d, crew = np.full(self.width, f32(9)), ThreadContext(0, 1, 0, self.scratch.ctypes.data)
         to, address = d.ctypes.data, query.ctypes.data
-        compiled(attention.attend_dot)(
-            self.model, crew, place, to, self.width, address, 0, 1, root, 0, 0, 0
+        compiled(attend_dot)(
+            self.model, crew, place, to, self.width, address, 0, 1, root, Window(0, 0, 0)
         )
         return d, self.scratch[: self.model.columns[place]].copy()
 
@@ -358,7 +359,7 @@ def barrier_rounds(counters: int, n_threads: int, me: int, rounds: Any, n_rounds
 
 @pytest.mark.parametrize("n_threads", (1, 2, 3))
 def test_nobody_passes_a_barrier_before_all_have_come(n_threads: int) -> None:
-    counters, rounds = np.zeros(COUNTERS, np.int64), np.zeros(8 * n_threads, np.int64)
+    counters, rounds = np.zeros(N_COUNTERS, np.int64), np.zeros(8 * n_threads, np.int64)
     late = [-1] * n_threads
     barrier_rounds(counters.ctypes.data, 1, 0, rounds, 0)
 

@@ -133,7 +133,7 @@ def test_captured_buffers_never_move(name: str, options: SearchOptions) -> None:
 
 
 class OnDevice(TorchDispatchMode):
-    """Sees to it that no operation touches the host: no tensor of its, no number read, no waiting."""
+    """Ensures that no operation touches the host: no tensor there, no number read, no waiting."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.__name__.partition(".")[0]
@@ -161,7 +161,7 @@ class OnDevice(TorchDispatchMode):
 def test_a_pass_does_not_touch_the_host(
     name: str, options: SearchOptions, source: bytes | None
 ) -> None:
-    """On a device without data any look at a number fails, and a tensor made on the host is seen."""
+    """On a device without data reading a number fails, and a tensor made on the host is seen."""
     meta, model = torch.device("meta"), invariants.make(name).bfloat16()
     requests = [Request(source, 20), Request(source, 10)]
     with torch.no_grad():

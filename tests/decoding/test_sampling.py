@@ -24,7 +24,7 @@ from bytenmt.decoding.interface import Request, SearchOptions
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.search.ngram_blocking import block_ngrams
 from bytenmt.decoding.search.sampling import draw_byte, uniform
-from bytenmt.decoding.search.state import SearchParams
+from bytenmt.decoding.search.state import SearchParams, Workspace
 from bytenmt.sentinels import SENTINELS
 from bytenmt.splitmix import mixed
 from bytenmt.utf8 import ACCEPT, UTF8_NEXT
@@ -66,9 +66,10 @@ def test_a_draw_is_the_naive_one(seed: int, options: SearchOptions, n_allowed: i
     drawn."""
     log_p, draw = random_distribution(seed, peak=2.0, grain=0.5)(b""), np.random.default_rng(seed)
     log_p[draw.permutation(256)[n_allowed:]] = -np.inf
-    params = SearchParams.from_options(options)
+    params, work = SearchParams.from_options(options), Workspace.allocate(1, 0)
     for u in (0.0, *draw.random(5), 1 - 2**-24):
-        assert draw_compiled(log_p, log_p > -np.inf, params, u) == naive_draw(log_p, u, options)
+        work.allowed[:] = log_p > -np.inf
+        assert draw_compiled(log_p, work, params, u) == naive_draw(log_p, u, options)
 
 
 # ---- whole texts
@@ -131,5 +132,5 @@ def test_blocked_bytes_are_those_that_repeat(text: str, n: int, cut: int) -> Non
     params = SearchParams.from_options(SearchOptions(no_repeat_ngram_size=n))
     expected = np.array([repeats(data, byte, n) for byte in range(256)])
     allowed = np.ones(256, np.bool_)
-    block_compiled(np.frombuffer(data, np.uint8), params, state, allowed)
+    block_compiled(np.frombuffer(data, np.uint8), params, state, allowed, np.empty(256, np.bool_))
     assert (allowed == ~expected).all()

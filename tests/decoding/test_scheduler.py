@@ -17,7 +17,7 @@ def texts(admitted: list[list[Request]]) -> list[bytes]:
 
 
 def test_clients_take_turns() -> None:
-    """One with many sentences does not keep the others waiting; each is answered in its own order."""
+    """A client with many sentences does not delay the others; each is answered in its own order."""
     asked, admitted = scheduler(2)
     for text in (b"a1", b"a2", b"a3", b"a4"):
         asked.submit(Request(text, 9), "a", "alice")
@@ -85,9 +85,8 @@ def test_no_client_has_all_places_while_another_is_there() -> None:
         asked.submit(Request(b"y", 9), number, "few")
     asked.step(1)
     few = [request for request in admitted[-1] if request.source == b"y"]
-    assert (
-        len(admitted[-1]) == 5 and len(few) == 4
-    )  # half of the places, and one for who has fewer than half
+    # Half of the places, and one for the client who has fewer than half.
+    assert len(admitted[-1]) == 5 and len(few) == 4
     while b"y" in [request.source for request in admitted[-1]]:
         asked.step()
     assert sum(request.source == b"y" for batch in admitted for request in batch) == 5

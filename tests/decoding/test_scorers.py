@@ -85,7 +85,7 @@ def test_little_memory_changes_no_bit(name: str, monkeypatch: pytest.MonkeyPatch
         CpuScorer(packed).score_texts(SOURCES, ENDED),
         CpuScorer(packed).attention_weights(pairs),
     )
-    monkeypatch.setattr("bytenmt.decoding.cpu.scorer.CELLS", 1)
+    monkeypatch.setattr("bytenmt.decoding.cpu.scorer.MAX_HELD_VALUES", 1)
     parts = (
         CpuScorer(packed).score_texts(SOURCES, ENDED),
         CpuScorer(packed).attention_weights(pairs),

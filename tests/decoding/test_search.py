@@ -21,7 +21,7 @@ from made_up import (
     random_distribution,
 )
 
-from bytenmt.decoding.cpu.compilation import search_step
+from bytenmt.decoding.cpu.library import search_step
 from bytenmt.decoding.interface import Request, SearchOptions
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import STOP_TEST_EVERY, decode
@@ -98,7 +98,7 @@ def test_a_wide_beam_finds_the_best_of_all(
 
 @st.composite
 def rules(draw: st.DrawFn) -> Sentinels:
-    """Up to four of the eight sentinels in any order, and pairs that do not contradict each other."""
+    """Up to four of the eight sentinels in any order, and pairs that do not contradict others."""
     some = bytes(draw(st.lists(st.sampled_from(SENTINELS), max_size=4, unique=True)))
     pairs = (
         draw(st.lists(st.tuples(st.sampled_from(some), st.sampled_from(some)), max_size=3))
@@ -128,9 +128,8 @@ CONTROLS = bytes(range(0x20)) + b"\x7f\xc2\x80\x85\x9b\x9f\xa0"
     n_written=st.integers(0, 2),
     length_penalty=st.sampled_from([0.0, 0.5, 1.0, 1.7]),
 )
-@example(
-    1, LETTERS, NO_SENTINELS, 0, 150, 2, 2, -30.0, 0.0, "", 0, 1.0
-)  # what eight bits do not hold
+# A beam that eight bits do not hold.
+@example(1, LETTERS, NO_SENTINELS, 0, 150, 2, 2, -30.0, 0.0, "", 0, 1.0)
 def test_it_is_the_search_in_plain_lists(
     seed: int,
     alphabet: bytes,

@@ -164,7 +164,7 @@ def test_options_and_keys_that_pages_name_exist() -> None:
             continue
         named = re.findall(r"`([^`\n]+)`", guide_pages.prose(page))
         text = "\n".join(words for words in named if not words.startswith("python tools/"))
-        text += "\n".join(command.line for command in guide_pages.commands(page))
+        text += "\n" + "\n".join(command.line for command in guide_pages.commands(page))
         unknown = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - options
         unknown |= set(re.findall(r"(?<![\w/])(?:data|train|model)\.[a-z][a-z_0-9]+", text)) - keys
         assert not unknown, f"{page.name} names {sorted(unknown)}"

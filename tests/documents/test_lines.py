@@ -192,7 +192,8 @@ SIBLINGS, INSIDE = (B, "a", END_B, C, "b", END_C), (B, C, "a", END_C, END_B)
         (SIBLINGS, (B, "a", C, "b", END_B, "c", END_C), (B, "a", END_B, C, "b", "c", END_C)),
         (SIBLINGS, (B, "a", C, "b", END_C, END_B), (B, "a", END_B, C, "b", END_C)),
         (INSIDE, (B, "a", C, "b", END_B, "c", END_C), (B, "a", C, "b", END_C, END_B, "c")),
-        (INSIDE, (B, C, " a ", END_C, END_B, " b"), (" ", B, C, "a", END_C, END_B, " b")),
+        (SIBLINGS, ("x ", B, " a", END_B, C, "b", END_C), ("x ", B, "a", END_B, C, "b", END_C)),
+        (INSIDE, (B, C, " a ", END_C, END_B, " b"), (B, C, "a", END_C, END_B, " b")),
     ],
 )
 def test_pairs_are_nested_as_in_the_source(
@@ -222,8 +223,8 @@ def test_a_translation_is_judged(
 
 
 def test_marks_of_markdown() -> None:
-    """Emphasis around nothing leaves none, a text behind a code is no beginning of a line, where a
-    full stop would be escaped, and keys that are pressed together are one code.
+    """Emphasis around nothing leaves none, a text behind a code does not begin a line, where a full
+    stop would be escaped, and keys that are pressed together are one code.
     """
     keys = "<kbd>A</kbd>+<kbd>B</kbd>"
     made, _ = translated("a.md", f"Press {keys} now.\n", lambda line: (*line[1::2], " jetzt."))

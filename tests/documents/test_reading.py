@@ -102,8 +102,9 @@ def test_the_delimiter_by_which_rows_are_even() -> None:
     options = ReadOptions("csv", column="1")
     tables = (
         (text, ["text; two; three", "four; five", "six"]),
+        # A table without a header.
         ("1;a,b\n2;x\n", ["1", "2"]),
-    )  # no header
+    )
     for data, expected in tables:
         assert [to_markup(unit.parts) for unit in read(data.encode(), options).units] == expected
 

@@ -11,7 +11,10 @@ from bytenmt.cli.main import main
 EVALUATE = "evaluate -m run"
 TRANSLATE = "translate -m run"
 # One update: where a fault lets the command through, the test fails soon.
-TRAIN = "train -o new --arch luong --tgt tgt --valid-tgt tgt --set train.max_updates=1"
+TRAIN = (
+    "train -o new --arch luong --tgt tgt --valid-tgt tgt --set train.max_updates=1"
+    " --set train.warmup_updates=0"
+)
 TEXT = "train -o new --arch luong --text tgt --valid-text tgt --set train.max_updates=1"
 RESUME = "train -o run --resume --src src --valid-src src --tgt tgt --valid-tgt tgt"
 

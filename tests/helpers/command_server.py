@@ -36,9 +36,8 @@ sys.exit((server.recv(1) or b"\\1")[0])
 """
 
 
-Command = Callable[
-    [list[str]], None
-]  # a function of a module, for pickle; ends by SystemExit or normally
+# A function of a module, for pickle, which ends by SystemExit or normally.
+Command = Callable[[list[str]], None]
 
 
 def run_unchanged(arguments: list[str]) -> None:

@@ -9,8 +9,8 @@ import torch
 from invariants import AnyModel, build
 from variants import MORE, VARIANTS
 
-from bytenmt.decoding.cpu.compilation import compile_kernels
 from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.cpu.library import load_engine
 from bytenmt.decoding.cpu.packing import PackedModel, pack_model
 from bytenmt.decoding.engine import Engine
 from bytenmt.decoding.interface import Hypothesis, Request, SearchOptions
@@ -37,7 +37,7 @@ def from_python(function: Any) -> Any:
 
 def packed(of: AnyModel, precision: str = "fp32") -> PackedModel:
     """Return a model for the CPU engine; one process compiles its kernels, the others wait."""
-    compile_kernels()
+    load_engine()
     tensors = {name: p.detach().numpy() for name, p in of.named_parameters()}
     return pack_model(tensors, of.config, precision)
 

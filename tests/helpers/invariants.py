@@ -334,9 +334,8 @@ def check_moved_rows(model: AnyModel, beam: int = 2) -> None:
     lengths = [9, 4, 6]
     src, src_len = some_sources(lengths)
     tgt = some_inputs(3 * beam, 9)
-    swap = torch.tensor([1, 0] * 3) + torch.arange(0, 6, 2).repeat_interleave(
-        2
-    )  # beams change places
+    # Beams change places.
+    swap = torch.tensor([1, 0] * 3) + torch.arange(0, 6, 2).repeat_interleave(2)
     swapped = tgt[swap]
     expected = whole(model, src, src_len, torch.cat([swapped[:, :4], tgt[:, 4:]], dim=1))[:, 4:]
 

@@ -22,13 +22,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 HOST = torch.device("cpu")
 DEVICE = torch.device("cuda")
 COPIES = {"copy_", "_to_copy", "set_"}  # operations between devices
-WAITS = {
-    "_local_scalar_dense",
-    "nonzero",
-    "_unique2",
-    "equal",
-    "masked_select",
-}  # their results are read
+# Operations whose results are read.
+WAITS = {"_local_scalar_dense", "nonzero", "_unique2", "equal", "masked_select"}
 ON_HOST_ONLY = {"numpy", "__array__"}  # what needs the memory of the CPU
 
 

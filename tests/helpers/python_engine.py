@@ -18,10 +18,10 @@ from unittest import mock
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.cpu import session
 from bytenmt.decoding.cpu.interpreter import run
-from bytenmt.decoding.cpu.kernels import attention, elementwise, gemm, instructions
+from bytenmt.decoding.cpu.kernels import columns, elementwise, gemm, instructions
 from bytenmt.decoding.cpu.kernels.instructions import SCORE_LIMIT
+from bytenmt.decoding.cpu.session import ModelSession
 from bytenmt.kernel_constants import PANEL
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -174,10 +174,10 @@ STAND_INS: dict[Any, Callable[..., Any]] = {
     elementwise.row_sum: lambda x, n: floats(x, n).sum(),
     elementwise.squared_distances: lambda x, n, mean: np.square(floats(x, n) - mean).sum(),
     elementwise.row_max: lambda x, n: floats(x, n).max(),
-    attention.dot: lambda x, y, n: floats(x, n) @ floats(y, n),
-    attention.dot_columns: _dots,
-    attention.additive_columns: _additive_dots,
-    attention.add_weighted: _add,
+    columns.dot: lambda x, y, n: floats(x, n) @ floats(y, n),
+    columns.dot_columns: _dots,
+    columns.additive_columns: _additive_dots,
+    columns.add_weighted: _add,
     gemm.linear_panels: _linear_panels,
     instructions.exp_double: _elementwise(_exp_double),
     instructions.copy: _elementwise(lambda x: x),
@@ -204,5 +204,5 @@ def _run_in_numpy(*arguments: Any) -> None:
 @contextmanager
 def numpy_kernels() -> Iterator[None]:
     """Run the CPU engine and its scorers in Python with NumPy kernels, on one thread."""
-    with mock.patch.object(session, "run", _run_in_numpy):
+    with mock.patch.object(ModelSession, "_run", lambda _, call: _run_in_numpy(*call)):
         yield

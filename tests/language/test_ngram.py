@@ -49,7 +49,7 @@ def naive(texts: list[bytes], order: int, context: bytes, byte: int) -> float:
 
 
 def test_it_is_what_its_definition_says() -> None:
-    """Two texts, every context length; the evaluated text has seen and unseen contexts and bytes."""
+    """Two texts, every context length; the evaluated text has known and new contexts and bytes."""
     texts, order, told = [TEXT, b"a mat on a cat"], 3, b"\0\0the catty mat \xff\xfe on"
     model = NGram.from_texts([array(text) for text in texts], order)
     padded = bytes(order) + told

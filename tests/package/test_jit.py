@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from source_tree import MODULES, module_imports
 
-from bytenmt import jit
-from bytenmt.jit import PACKAGE, VARIABLE, cache_folder, kernel_files
+from bytenmt import jit, kernel_sources
+from bytenmt.jit import CACHE_VARIABLE, cache_folder
+from bytenmt.kernel_sources import PACKAGE, kernel_files
 
 FACTOR = 3
-INTERPRETER = PACKAGE / "decoding/cpu/interpreter.py"
+ENTRY = PACKAGE / "decoding/cpu/entry.py"
 
 
 def scaled(x: int) -> int:
@@ -34,7 +35,7 @@ def was_kept(function: Callable[..., Any] = scaled) -> bool:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Another place for machine code, and no folder of the user's."""
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "named"))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "named"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     cache_folder.cache_clear()
     yield tmp_path / "named" / "bytenmt"
@@ -48,8 +49,6 @@ def files(place: Path) -> list[Path]:
 @pytest.mark.slow
 def test_a_function_is_compiled_once(place: Path) -> None:
     assert [was_kept(), was_kept()] == [False, True]
-    with jit.linked_only():
-        assert was_kept()
     assert [path.suffix for path in files(place)] == [".nbc", ".nbi"]
 
 
@@ -65,7 +64,7 @@ def test_where_nothing_can_be_stored_each_run_compiles(
         monkeypatch.setattr("numba.core.caching.IndexDataCacheFile.save", refuse)
     else:
         (tmp_path / "file").touch()
-        monkeypatch.setenv(VARIABLE, str(tmp_path / "file"))
+        monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "file"))
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
         assert cache_folder(Path(__file__)) is None
     assert [was_kept(), was_kept()] == [False, False]
@@ -76,27 +75,27 @@ def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Path) ->
 
     One that cannot be written to is read where the machine code is there.
     """
-    folder = cache_folder(INTERPRETER)
+    folder = cache_folder(ENTRY)
     assert folder is not None and folder.parent == place
     cache_folder.cache_clear()
     monkeypatch.setattr(
         os, "access", lambda path, mode: tmp_path / "named" not in Path(path).parents
     )
-    elsewhere = cache_folder(INTERPRETER)
+    elsewhere = cache_folder(ENTRY)
     assert elsewhere == tmp_path / "cache" / "bytenmt" / folder.name
     folder.mkdir()
     cache_folder.cache_clear()
-    assert cache_folder(INTERPRETER) == folder
+    assert cache_folder(ENTRY) == folder
     monkeypatch.undo()
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(CACHE_VARIABLE, raising=False)
     cache_folder.cache_clear()
-    found = cache_folder(INTERPRETER)
+    found = cache_folder(ENTRY)
     assert found is not None and found.parent == PACKAGE / "__pycache__" / "bytenmt"
 
 
 def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
     """A container runs as a number that no list of users has: every start compiles, and says so."""
-    for name in ("HOME", "XDG_CACHE_HOME", VARIABLE):
+    for name in ("HOME", "XDG_CACHE_HOME", CACHE_VARIABLE):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(pwd, "getpwuid", lambda number: {}[number])
     monkeypatch.setattr(os, "access", lambda path, mode: False)
@@ -121,8 +120,8 @@ def test_every_source_has_a_folder_of_its_own(
             target = copied / module.relative_to(PACKAGE)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(module, target)
-    monkeypatch.setattr(jit, "PACKAGE", copied)
-    interpreter = copied / "decoding/cpu/interpreter.py"
+    monkeypatch.setattr(kernel_sources, "PACKAGE", copied)
+    entry = copied / "decoding/cpu/entry.py"
     for other, counts in (
         ("decoding/cpu/interpreter.py", True),
         ("decoding/cpu/kernels/simd.py", True),
@@ -133,10 +132,10 @@ def test_every_source_has_a_folder_of_its_own(
         ("decoding/loading.py", False),
         ("decoding/cpu/session.py", False),
     ):
-        before = jit.digest(interpreter)
+        before = jit.digest(entry)
         with open(copied / other, "a") as file:
             file.write("# more\n")
-        assert (jit.digest(interpreter) != before) is counts, other
+        assert (jit.digest(entry) != before) is counts, other
 
 
 @pytest.mark.slow
@@ -145,13 +144,13 @@ def test_all_that_kernels_are_compiled_from_is_covered() -> None:
 
     Modules that compiled code takes nothing from are excepted.
     """
-    waiting = [INTERPRETER]
+    waiting = [ENTRY]
     found = set[Path]()
     while waiting:
         found.add(file := waiting.pop())
         waiting += {MODULES[name] for name in module_imports(file) if name != "__init__"} - found
     packages = {path for path in found if path.name == "__init__.py"}
-    assert found - packages <= set(kernel_files(INTERPRETER))
+    assert found - packages <= set(kernel_files(ENTRY))
     for file in (PACKAGE / "layers").glob("*.py"):
         leaves = {
             MODULES[name] for name in module_imports(file) if "." not in name and name != "__init__"

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import hash_row
 
-from bytenmt import ngram_hash
+from bytenmt import compiled_hashes, ngram_hash
+from bytenmt.compiled_hashes import fold_case
 from bytenmt.layers.ngram_tables import NgramTables
-from bytenmt.ngram_hash import N_BYTES, fold_case
+from bytenmt.ngram_hash import N_BYTES
 from bytenmt.utf8 import BOS
 
 MODULUS = 2**64
@@ -43,7 +44,7 @@ def test_golden_values(text: bytes, value: int) -> None:
     """Whatever stands before the n bytes."""
     assert hash_ngram(word_of(text), len(text)) == value
     assert hash_ngram(word_of(b"before, " + text), len(text)) == value
-    assert int(ngram_hash.hash_ngram(np.uint64(word_of(b"." + text)), len(text))) == value
+    assert int(compiled_hashes.hash_ngram(np.uint64(word_of(b"." + text)), len(text))) == value
 
 
 @given(st.binary(min_size=8, max_size=8))
@@ -96,12 +97,29 @@ def test_words_are_hashed_from_their_beginnings(text: bytes, cut: int) -> None:
 @pytest.mark.parametrize("byte", range(256))
 def test_compiled_code_takes_a_form_of_address_for_bos(byte: int) -> None:
     expected = BOS if byte in (0xC0, 0xC1) else byte
-    assert int(ngram_hash.without_form(np.uint64(byte))) == expected
+    assert int(compiled_hashes.without_form(np.uint64(byte))) == expected
 
 
 def without_forms(text: bytes) -> bytes:
     """Return a text with BOS in place of the bytes that ask for a form of address."""
     return text.replace(b"\xc0", bytes([BOS])).replace(b"\xc1", bytes([BOS]))
+
+
+def test_long_texts_are_hashed_in_parts() -> None:
+    """As in one go, and by powers that stay where they are, as a captured CUDA graph needs them."""
+    text = as_row(bytes(range(256)) * 5)
+    before = torch.tensor([7])
+    tables = NgramTables(1, (2,), 8, n_word_rows=64)
+    addresses = tables.powers.data_ptr(), tables.inverses.data_ptr()
+    whole = tables.prefix_hashes(text, before)
+    one_by_one = []
+    last = before
+    for k in range(text.shape[1]):
+        last = tables.prefix_hashes(text[:, k : k + 1], last)[:, -1]
+        one_by_one.append(last)
+    assert torch.equal(whole, torch.stack(one_by_one, dim=1))
+    assert (tables.powers.data_ptr(), tables.inverses.data_ptr()) == addresses
+    assert not {"powers", "inverses"} & tables.state_dict().keys()
 
 
 def as_row(text: bytes) -> torch.Tensor:

@@ -135,10 +135,8 @@ def test_an_architecture_of_a_plugin(files: list[str], tmp_path: Path) -> None:
         "plugins": ["mine_plugin.py"],
     }
     tree |= {"data": {"augment": {"word_drop": 0.5}}, "train": {"options": {"epsilon": 1e-7}}}
-    tree["model"] |= {
-        "tie_embedding": False,
-        "ngram_dropout": 0.3,
-    }  # former keys that change nothing
+    # Former keys that change nothing.
+    tree["model"] |= {"tie_embedding": False, "ngram_dropout": 0.3}
     assert parse_stored_config(tree).model == settings.model
     forget_architecture("mine")
     del sys.modules["mine_plugin"], os.environ[plugins.ENVIRONMENT]

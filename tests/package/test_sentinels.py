@@ -251,7 +251,7 @@ def test_patterns_of_ones_own() -> None:
     patterns = compile_patterns((), (r"(?<=No\.)\d+", r"\b"))
     assert [*find_spans("No.5 of 6", patterns)] == [(3, 4)]
     for wrong, message in (
-        ("a(", "no regular expression: missing"),
+        ("a(", "is not a valid regular expression: missing"),
         ("a*", "matches the empty text"),
     ):
         with pytest.raises(SettingError, match=message):

@@ -23,9 +23,8 @@ from bytenmt.serve import server as server_module
 from bytenmt.serve.work_queue import Limits
 from tools.served import ServerProcess, run_server
 
-LINES = "\n".join(
-    f"{number:03}{'y' * 997}" for number in range(80)
-)  # more than an engine takes at once
+# More than an engine takes at once.
+LINES = "\n".join(f"{number:03}{'y' * 997}" for number in range(80))
 POST = b"POST /translate HTTP/1.1\r\nhost: localhost\r\n"
 PATIENT = Limits(characters=5_000_000, seconds=SECONDS)
 
@@ -196,7 +195,7 @@ finally:
 def test_the_command_ends_when_it_has_answered_and_needs_no_pytorch(
     run: Path, tmp_path: Path
 ) -> None:
-    # A byte order mark is no part of the first key.
+    # A byte order mark is not part of the first key.
     (tmp_path / "keys").write_text("secret\n# none\n\nother\n", encoding="utf-8-sig")
     arguments = ("-m", f"ko-en={run}", "--api-keys", tmp_path / "keys", "--max-len-b", "400")
     with run_server(tmp_path, *arguments, program=WATCHED) as server:
@@ -304,11 +303,9 @@ def test_a_trusted_proxy_tells_the_address_of_the_client(caplog: pytest.LogCaptu
     told = "x-forwarded-for: 6.6.6.6, 1.2.3.4\r\nconnection: close\r\n"
     with serving(made_up_app("en-de")) as (server, address):
         answer_to(address, request(more=told))
-        assert caplog.messages[-1].startswith(
-            "127.0.0.1 POST /translate 200"
-        )  # nobody believes a client
+        # Nobody believes a client.
+        assert caplog.messages[-1].startswith("127.0.0.1 POST /translate 200")
         server.config.loaded_app = ProxyHeadersMiddleware(server.config.loaded_app, ["127.0.0.1"])
         answer_to(address, request(more=told))
-        assert caplog.messages[-1].startswith(
-            "1.2.3.4 POST /translate 200"
-        )  # the last that is no proxy
+        # The last address that is not a proxy's.
+        assert caplog.messages[-1].startswith("1.2.3.4 POST /translate 200")

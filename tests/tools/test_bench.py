@@ -15,7 +15,7 @@ from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model
 from bytenmt.checkpoints.weights import read_run
 from bytenmt.config.schema import load_config
-from bytenmt.decoding.cpu.compilation import compile_kernels
+from bytenmt.decoding.cpu.library import load_engine
 from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.pytorch.forward import pad_texts
 from bytenmt.utf8 import BOS, EOS
@@ -40,7 +40,7 @@ def run_program(words: list[str], folder: Path) -> None:
 
 
 def test_every_part_is_green_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_kernels()  # not in the time of the training
+    load_engine()  # not in the time of the training
     monkeypatch.setattr(subprocess, "run", run_in_fork)
     code = gpu.main(
         ["check", "speed", "train", "--arch", "luong", "--dry-run", "-o", str(tmp_path)]
@@ -89,9 +89,8 @@ def test_what_a_step_reads():
     assert longer[0] == shorter[0]
     plain, _ = packed_bytes("luong")
     with_tables, _ = packed_bytes("luong", "model.ngrams=[2,3,5]", n_rows=32)
-    assert (
-        with_tables - plain == 32 * 3 * 64 * 4
-    )  # orders, width of the embedding, bytes of a float32
+    # Rows, orders, width of the embedding, bytes of a float32.
+    assert with_tables - plain == 32 * 3 * 64 * 4
 
 
 @pytest.mark.slow

@@ -199,9 +199,8 @@ def test_corpora_are_mixed_by_weight(tmp_path: Path) -> None:
     assert "--src" not in words and words.count("--weight") == 2
     assert recipe.teachers("taught@2", tmp_path) == [REPOSITORY / "data/models/en-de"]
     words = [recipe.training_arguments(f"taught@{seed}", Path("c"), Path("r")) for seed in (1, 2)]
-    assert all(
-        "r/distilled-en-de-1.tsv" in one for one in words
-    )  # a run's translations serve all seeds
+    # A run's translations serve all seeds.
+    assert all("r/distilled-en-de-1.tsv" in one for one in words)
 
 
 @pytest.mark.slow

@@ -39,9 +39,8 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     facts = msgspec.structs.replace(
         contents.facts, corpora=corpora, pairs=7, multi_sentence_share=0.25, words=words
     )
-    train = msgspec.structs.replace(
-        contents.config.train, loss_terms={"of a plugin": 1.0}
-    )  # not loaded here
+    # A plugin's loss term, which is not loaded here.
+    train = msgspec.structs.replace(contents.config.train, loss_terms={"of a plugin": 1.0})
     config = msgspec.structs.replace(contents.config, train=train)
     write_rounded(path, restore_weights(contents.arrays), config, facts, "int8")
     return path
@@ -136,7 +135,7 @@ def test_the_command_refuses_in_one_line(tmp_path: Path, model: Path) -> None:
         ("contains no translated texts", [empty, "-m", model, "-o", other]),
         ("0xE9 is not valid UTF-8: convert", [tmp_path / "latin.tsv", "-m", model, "-o", other]),
         ("trained on en", [empty, "-m", model, "-o", other, "--pair", "fr-de"]),
-        ("exists already", [empty, "-m", model, "-o", model]),
+        ("already exists", [empty, "-m", model, "-o", model]),
     ):
         result = invoke("adapt", *arguments)
         assert result.exit_code == 1, result.output

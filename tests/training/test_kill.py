@@ -1,4 +1,4 @@
-"""kill -9 at any moment, in the middle of a checkpoint's writing too, changes nothing in the end."""
+"""kill -9 at any moment, even while a checkpoint is written, changes nothing in the end."""
 
 import os
 import random
@@ -19,11 +19,8 @@ from bytenmt.training.run import train
 pytestmark = pytest.mark.slow
 
 UPDATES = 12
-CALLS = (
-    "fsync",
-    "replace",
-    "unlink",
-)  # the operating system's, of which a checkpoint's writing is made
+# The operating system's calls of which a checkpoint's writing is made.
+CALLS = ("fsync", "replace", "unlink")
 
 
 def run_once(arch: str, run: Path, folder: Path) -> None:

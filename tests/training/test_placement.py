@@ -72,7 +72,7 @@ def test_a_validation_decodes_its_lines(tmp_path: Path) -> None:
 
 
 def test_a_tensor_on_the_cpu_is_caught(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The emulated device finds a tensor that was left behind: in the tables' state, and in a loss."""
+    """The emulated device finds a tensor left on the CPU, in the tables' state and in a loss."""
     with labelled_device():
         trainer = trainer_of("convs2s")
         trainer.update([batch])

@@ -20,9 +20,9 @@ from bytenmt.checkpoints.weights import read_config, read_run
 from bytenmt.config.schema import AUGMENTATIONS
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.pair_files import PairFiles
-from bytenmt.errors import BytenmtError
+from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.span_classes import PATTERNS_VERSION
-from bytenmt.training.arguments import files_to_train_on, texts_of_run
+from bytenmt.training.arguments import configuration, files_to_train_on, texts_of_run
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation import TranslationObjective
@@ -310,3 +310,18 @@ def test_python_leaves_out_what_is_none(place: Path) -> None:
     with pytest.raises(BytenmtError, match="no training text: give --src and --tgt"):
         bytenmt.train("new", arch="luong")
     assert bytenmt.train("run", resume=True, max_updates=2, threads=1).metrics()[-1]["update"] == 2
+
+
+def test_intervals_change_on_resume(texts: dict[str, Any], tmp_path: Path) -> None:
+    """Those of logging, validation and saving; the learning rate does not."""
+    run = tmp_path / "run"
+    train(run, config("luong", "train.max_updates=2"), **texts, device=CPU)
+    intervals = {"log_every": 2, "valid_every": 3, "save_every": 5}
+    tree = {"train": {"max_updates": 7, **intervals}}
+    changed = configuration(run, True, None, None, None, tree)
+    train(run, changed, **texts, device=CPU, resume=True)
+    validated = [record["update"] for record in records(run) if "valid_bits_per_byte" in record]
+    assert validated == [2, 3, 6, 7]
+    assert {name: getattr(read_config(run).train, name) for name in intervals} == intervals
+    with pytest.raises(ConfigError, match="--resume changes only max_updates, .*, save_every"):
+        configuration(run, True, None, None, None, {"train": {"lr": 0.5}})

@@ -26,6 +26,7 @@ from bytenmt.errors import CheckpointError, ConfigError, DataError
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.training import run as training
 from bytenmt.training.arguments import configuration, settings_tree
+from bytenmt.training.loop import TrainingLoop
 from bytenmt.training.precision import precision_of
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
@@ -308,3 +309,36 @@ def test_a_full_disk_leaves_what_was_saved(
     train(run, longer, **texts, device=CPU, resume=True)
     train(tmp_path / "whole", longer, **texts, device=CPU)
     assert_same(weights(tmp_path / "whole"), weights(run))
+
+
+@pytest.mark.parametrize(("n_updates", "is_long"), [(99, True), (100, True), (101, False)])
+def test_a_warm_up_longer_than_the_run_is_named(
+    n_updates: int,
+    is_long: bool,
+    texts: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(TrainingLoop, "go", lambda self: 2)
+    heard = Heard()
+    settings = ["train.warmup_updates=100", f"train.max_updates={n_updates}"]
+    train(tmp_path / "run", config("luong", *settings), **texts, device=CPU, reporter=heard)
+    message = f"train.warmup_updates is 100, and the run ends after {n_updates} updates"
+    assert any(message in line for line in heard.lines) == is_long
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("schedule", "jumps"), [("cosine", True), ("constant", False)])
+def test_a_rate_that_jumps_is_named(
+    schedule: str, jumps: bool, texts: dict[str, Any], tmp_path: Path
+) -> None:
+    """A finished cosine run that is extended; not one that goes on to the end that it had."""
+    common = [f"train.schedule={schedule}", "train.warmup_updates=1", "train.valid_every=100"]
+    for n_updates, expected in ((6, False), (12, jumps)):
+        heard = Heard()
+        limits = config("luong", *common, f"train.max_updates={n_updates}")
+        resumed = n_updates > 6
+        train(tmp_path, limits, **texts, device=CPU, resume=resumed, reporter=heard)
+        assert any("the learning rate jumps from" in line for line in heard.lines) == expected
+    jump = [line for line in heard.lines if "rate jumps" in line]
+    assert not jumps or "to 0.001: train.schedule = cosine depends on the end" in jump[0]

@@ -61,7 +61,7 @@ def test_a_full_gpu_is_told_in_one_line(batch: Batch, monkeypatch: pytest.Monkey
 
 
 def test_random_draws_follow_from_update_and_process(batch: Batch) -> None:
-    """Dropout is the same in the same update, whatever was drawn before, and another in the next."""
+    """Dropout is the same in the same update whatever was drawn before, and differs in the next."""
     settings = config("convs2s", "train.clip_norm=0.0", "train.lr=1e-9", "train.weight_decay=0.0")
     trainer, again = Trainer(settings, CPU), Trainer(settings, CPU)
     first, second = gradients(trainer, batch), gradients(trainer, batch)

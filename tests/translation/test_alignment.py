@@ -1,4 +1,4 @@
-"""Alignments: the weights are those by which the model predicts, and characters add up their bytes."""
+"""Alignments: the weights are those by which the model predicts; characters sum their bytes."""
 
 import json
 from pathlib import Path
@@ -37,10 +37,8 @@ CASES = {
     if parse_config({"model": VARIANTS[name]}).model.has_attention
 }
 CASES["luong-reversed"] = {**VARIANTS["luong"], "reverse_source": True}
-IN_THE_TEXTS_ORDER = [
-    "luong-location",
-    "luong-local-m",
-]  # attention sees the source so, though read backwards
+# Attention sees the source in the text's order, though it is read backwards.
+IN_THE_TEXTS_ORDER = ["luong-location", "luong-local-m"]
 FADING = ["luong-local-p"]  # a Gaussian after the softmax
 
 

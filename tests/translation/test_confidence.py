@@ -18,10 +18,9 @@ from bytenmt.translation.confidence import (
 
 
 def test_bits_per_byte_include_the_end() -> None:
-    text, log_probability = (
-        "a한",
-        -2.5 * math.log(2),
-    )  # half a bit for each of four bytes, and for EOS
+    text = "a한"
+    # Half a bit for each of four bytes, and for EOS.
+    log_probability = -2.5 * math.log(2)
     assert Hypothesis(text.encode(), log_probability, 0.0).bits_per_byte == pytest.approx(2.5 / 4)
     assert Hypothesis(text, log_probability, 0.0).bits_per_byte == pytest.approx(2.5 / 4)
     assert Hypothesis(b"", log_probability, 0.0).bits_per_byte is None
@@ -112,7 +111,7 @@ def test_lengths_are_compared_with_those_of_the_languages() -> None:
         (is_copy, "", "", False),
         *(
             (is_copy, text, text, False)
-            for text in ("Ok.", "GB", "pm", "D/L", "km/h", "USB", "5 MB")
+            for text in ("Ok.", "GB", "pm", "D/L", "km/h", "USB", "kHz")
         ),
         *((is_copy, text, text, True) for text in ("Off", "no files", "SETTINGS", "\ud655\uc778")),
     ],

@@ -127,8 +127,8 @@ def test_a_ninth_span_begins_a_chunk() -> None:
 
 
 TABLE = (
-    "server=dienst|mail server=Mailer|tab=Reiter|city=Stadt|Haus=house|Polish=polnisch|polish=polieren"
-    "|서버=server|c++=C-Plus|x=<y>|tab=never|über uns=about us"
+    "server=dienst|mail server=Mailer|tab=Reiter|city=Stadt|Haus=house|Polish=polnisch"
+    "|polish=polieren|서버=server|c++=C-Plus|x=<y>|tab=never|über uns=about us"
 )
 TERMS = Glossary(Term(*row.split("=")) for row in TABLE.split("|"))
 
@@ -189,7 +189,7 @@ def test_a_glossary_of_many_terms(tmp_path: Path) -> None:
 
 
 def test_a_line_of_parts_is_translated() -> None:
-    """Its codes are where their sentinels were written; a term beside them follows the beginning."""
+    """Its codes are where their sentinels were written; a term near them follows the beginning."""
     one = made_up_translator(glossary=TERMS, max_source_bytes=200)
     line = [BOLD, "Server ", END, "at {place}", ALONE, "."]
     (result,) = one.translate_lines([line])
@@ -208,7 +208,8 @@ def test_equal_chunks_of_other_spans_are_one_request() -> None:
 
 COPIED = (
     "✓;2.200.112;+49 30 1234567;3.2.1;A1;§ 5;12.03.2024;1,000 %;👍 👍;「…」;;%s: {x};<b>{name}</b>"
-    ";README.md, 5;Ctrl+C;https://a.org;(info@a.org);\ue000 \uf8ff;{n, plural, one {# file} other {# files}}"
+    ";README.md, 5;Ctrl+C;https://a.org;(info@a.org);\ue000 \uf8ff"
+    ";{n, plural, one {# file} other {# files}}"
 )
 ALWAYS_COPIED = (
     "http://localhost/a?b=1; info@x.org\t;<https://x.org>, (www.x.org) – info@x.org.;- - -;「…」;"
@@ -217,16 +218,15 @@ ALWAYS_COPIED = (
 
 @pytest.mark.parametrize(("keep", "lines"), [({"keep_pattern": "zz"}, COPIED), ({}, ALWAYS_COPIED)])
 def test_what_has_nothing_to_translate_is_copied(keep: dict[str, Any], lines: str) -> None:
-    """Models that were trained with sentinels copy more; no engine is asked, and it costs nothing."""
+    """Models that were trained with sentinels copy more; no engine is asked; it costs nothing."""
     admitted: list[list[Request]] = []
     one = made_up_translator(admitted, **keep)
     for line in lines.split(";"):
         (best,) = one.n_best(line)
         assert (best.text, best.log_probability, best.flags) == (line, 0.0, () if keep else None)
     assert not admitted
-    assert (
-        made_up_translator().translate("A1") == "A10"
-    )  # a model of dates and numbers translates them
+    # A model of dates and numbers translates them.
+    assert made_up_translator().translate("A1") == "A10"
 
 
 def test_characters_for_private_use_are_text() -> None:

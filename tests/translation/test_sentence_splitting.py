@@ -17,9 +17,8 @@ from bytenmt.translation.line_batch import RestoredChunk, join_chunks
 from bytenmt.translation.translator import sentence_languages
 
 EN = ("en",)
-HARD_LINES = (
-    Path(__file__).parents[1] / "files" / "hard_sentences.tsv"
-)  # a bar where a sentence ends
+# Lines with a bar where a sentence ends.
+HARD_LINES = Path(__file__).parents[1] / "files" / "hard_sentences.tsv"
 
 
 @pytest.mark.parametrize("language", ["en", "de", "ko"])

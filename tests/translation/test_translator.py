@@ -180,7 +180,7 @@ def test_an_engine_is_used_again_unless_it_was_broken_off() -> None:
 
 
 def test_the_type_of_a_line_is_that_of_its_translation() -> None:
-    """A line is no list of its characters: str for str, bytes for bytes, with scores and without."""
+    """A line is not a list of characters: str for str, bytes for bytes, with and without scores."""
     translator = made_up(beam=2, n_best=2)
     for line in ("두 줄", "두 줄".encode()):
         answer = line + (b"0" if isinstance(line, bytes) else "0")
@@ -228,7 +228,7 @@ def test_runs_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_misuse_is_told() -> None:
-    """The error of a setting is also one of the configuration; it is raised before a run is loaded."""
+    """The error of a setting is also a configuration error, raised before a run is loaded."""
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"prefix": b"\xff"}, "is not valid UTF-8"),
         ({"prefix": "a\n"}, "contains a line break"),

@@ -43,12 +43,8 @@ if __name__ == "__main__":
 
 LIMITS = {"check": 100, "speed": 150, "train": 400}  # seconds on a GPU
 DRY_LIMITS = {"check": 120, "speed": 80, "train": 90}
-BARE = {
-    "torch",
-    "numpy",
-    "numba",
-    "llvmlite",
-}  # what a bare machine has; their own needs come with them
+# Packages that a bare machine has; their own requirements come with them.
+BARE = {"torch", "numpy", "numba", "llvmlite"}
 RECORDS = "records.jsonl"
 ARCHITECTURES = ["seq2seq", "bahdanau", "luong", "bytenet", "convs2s", "transformer"]
 

@@ -232,9 +232,8 @@ def emulated_waits(config: Config, batch: Batch) -> Counter[str]:
         trainer.update([batch])
         waits.clear()
         trainer.update([batch])
-    waits.pop(
-        "to the host", None
-    )  # of the norm of gradients, which the emulation alone groups by device
+    # Comes from the norm of gradients, which the emulation alone groups by device.
+    waits.pop("to the host", None)
     return Counter(+waits)
 
 
@@ -334,9 +333,8 @@ def train(work: Work) -> None:
     """Train recipes side by side; copy their weights every minute, and convert them at the end."""
     with tempfile.TemporaryDirectory() as folder:
         runs = {name: Path(folder) / name / "model/run" for name in work.recipes}
-        budget = work.seconds - (
-            30 if work.dry else 90
-        )  # the rest is for reading the text and converting
+        # The rest is for reading the text and converting.
+        budget = work.seconds - (30 if work.dry else 90)
         program = [sys.executable, "-m", "bytenmt", "train"]
         words = {
             name: [*program, *training_words(name, run, budget, work)] for name, run in runs.items()

@@ -366,7 +366,7 @@ def sample_amount(random: Random) -> Value:
 
 def sample_day(random: Random) -> Value:
     """Return a day of the year, without the leap day."""
-    day = date.fromordinal(random.randint(1, 365))  # year 1 is no leap year
+    day = date.fromordinal(random.randint(1, 365))  # year 1 is not a leap year
     return day.month, day.day
 
 

@@ -86,7 +86,7 @@ def problems(data: bytes, options: ReadOptions) -> Iterator[str]:
         lines = lines_to_translate(document, overwrite=True)
         translate(document, {line: LineTranslation(how(line)) for line in lines}, overwrite=True)
         made = document.dump()
-        if how is capitals or name != "po":  # signs are no format strings
+        if how is capitals or name != "po":  # signs are not format strings
             yield from read_problems(data, made, name)
         units = by_name(formats.read(made, options))
         for source, unit in zip(sources, units, strict=True) if name in WITH_CODES else ():

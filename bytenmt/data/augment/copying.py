@@ -50,7 +50,7 @@ def with_other_items(source: bytes, target: bytes, key: np.uint64) -> tuple[byte
     both.
 
     source, target: UTF-8, in which sentinels may stand. key: of the random choice. A word of small
-    ASCII letters alone is no name.
+    ASCII letters alone is not a name.
     """
     source_text, target_text, below = to_text(source), to_text(target), keyed_draws(key)
     of_target = {item.value: item.span for item in find_items(target_text)}

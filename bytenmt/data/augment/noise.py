@@ -23,10 +23,10 @@ DIGITS = frozenset("0123456789")
 class Letters(NamedTuple):
     """Tables of the letters of some texts, from which noise draws other letters."""
 
-    cased: dict[str, str]  # of a letter: the letter in the other case, where that has as many bytes
-    alike: dict[
-        str, str
-    ]  # of a letter: all letters of its script, case and number of bytes, for typos
+    # Of a letter: the letter in the other case, where that has as many bytes.
+    cased: dict[str, str]
+    # Of a letter: all letters of its script, case and number of bytes, for typos.
+    alike: dict[str, str]
 
     @classmethod
     def from_texts(cls, texts: Iterable[str]) -> Letters:

@@ -28,24 +28,27 @@ class NumbaEngine(Engine):
         self._team = ThreadTeam(threads)
 
     def admit(self, requests: list[Request]) -> list[int]:
-        """Encode sources and put them into free slots; return their handles, by which `finished`
-        names them.
+        """Encode sources and put them into free slots; return their handles.
 
-        Raises ValueError without enough free slots.
+        `finished` names them by these handles. Raises ValueError without enough free slots.
         """
         handles, slots = self.take_slots(requests)
-        for model in self._models if requests else ():
+        if not requests:
+            return handles
+        for model in self._models:
             for rows in model.prepare([request.encoded_source for request in requests], slots):
                 self._team.run(partial(model.encode, rows, self.state, self.params))
         return handles
 
     def advance(self, n_steps: int) -> None:
-        """Execute n_steps decode steps of all sentences that are not done: each adds a byte to
-        every beam."""
-        n_together = (
-            n_steps if len(self._models) == 1 else 1
-        )  # the models of an ensemble take turns
-        for _ in range(0, n_steps, n_together):
+        """Execute n_steps decode steps of all sentences that are not done.
+
+        Each step adds a byte to every beam.
+        """
+        call_steps = n_steps
+        if len(self._models) > 1:  # the models of an ensemble take turns
+            call_steps = 1
+        for _ in range(0, n_steps, call_steps):
             for which, model in enumerate(self._models):
-                call = partial(model.run_steps, self.state, self.params, which, n_together)
+                call = partial(model.run_steps, self.state, self.params, which, call_steps)
                 self._team.run_timed(call)

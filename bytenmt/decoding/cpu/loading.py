@@ -9,8 +9,8 @@ from pathlib import Path
 
 from bytenmt.architectures.section import ModelSection
 from bytenmt.checkpoints.weights import StoredWeights, restore_weights
-from bytenmt.decoding.cpu.compilation import compile_kernels
 from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.cpu.library import load_engine
 from bytenmt.decoding.cpu.packing import PackedModel, pack_model
 from bytenmt.decoding.cpu.scorer import CpuScorer
 from bytenmt.decoding.interface import EngineSpec
@@ -25,15 +25,14 @@ def load_numba(
 ) -> EngineFunctions:
     """Load models for the numba engine, each in its file's precision unless spec has another.
 
-    stored: file and contents of each model. The kernels are compiled first if this machine has not
-    done it.
+    stored: file and contents of each model.
     """
 
     def pack(number: int, precision: str) -> PackedModel:
         contents = stored[number][1]
         return pack_model(restore_weights(contents.arrays), contents.config.model, precision)
 
-    compile_kernels(reporter)
+    load_engine(reporter)
     if "torch" in sys.modules:
         _check_programs(stored)
     threads = n_threads(spec)

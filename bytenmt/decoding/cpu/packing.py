@@ -1,5 +1,4 @@
-"""Pack a model for the CPU engine: its programs, and its weights as one block in the engine's
-precision."""
+"""Pack a model for the CPU engine: its programs, and its weights as one block of bytes."""
 
 from __future__ import annotations
 
@@ -22,16 +21,11 @@ Tensors = Mapping[str, Array]  # a model's weights by the names of its parameter
 
 
 class PackedModel(NamedTuple):
-    """A model in the form that the CPU engine executes.
+    """A model in the form that the CPU engine executes."""
 
-    program: its instructions and sizes. weights: all of them in one block of bytes, aligned to a
-    cache line.
-    precision: of the matrices in it, "fp32" or "int8".
-    """
-
-    program: ModelProgram
-    weights: Bytes
-    precision: str
+    program: ModelProgram  # its instructions and sizes
+    weights: Bytes  # all of them, aligned to a cache line
+    precision: str  # of the matrices among them, "fp32" or "int8"
 
 
 def pack_model(tensors: Tensors, config: ModelSection, precision: str) -> PackedModel:

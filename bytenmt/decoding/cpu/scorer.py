@@ -1,5 +1,4 @@
-"""Score given texts on the CPU, with the engine's programs but without a search and without
-PyTorch.
+"""Score given texts on the CPU, with the engine's programs but without a search.
 
 A pass reads one byte of many texts, or many bytes of few texts. In the latter case instructions
 that depend on a recurrent state are executed byte by byte, and all others at once.
@@ -9,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from bytenmt.decoding.cpu.packing import PackedModel
 from bytenmt.decoding.cpu.session import ModelSession
@@ -20,10 +20,20 @@ from bytenmt.formality import Form, with_form
 from bytenmt.ngram_hash import START
 from bytenmt.utf8 import BOS
 
-# Texts that are read together, and rows of a pass: for recurrent models, and for others.
-RECURRENT, CONVOLUTIONAL = (64, 64), (4, 256)
-PASSES = 16  # per call at most
-CELLS = 1 << 24  # bytes of texts, or attention weights, held at once, unless a single text has more
+MAX_PASSES = 16  # per call
+# Bytes of texts, or attention weights, held at once, unless a single text has more.
+MAX_HELD_VALUES = 1 << 24
+
+
+class BatchShape(NamedTuple):
+    """How many texts are read together, and how many rows a pass has at most."""
+
+    n_texts: int
+    n_rows: int
+
+
+RECURRENT_SHAPE = BatchShape(64, 64)
+CONVOLUTIONAL_SHAPE = BatchShape(4, 256)
 
 
 class _TextBatch:
@@ -43,17 +53,23 @@ class _TextBatch:
         """
         # Whether a pass reads equally many bytes of each text.
         self._even = any(model.program.states for model in packed)
-        self._n_slots, self._n_columns, self._n_layers = n_slots, n_columns, n_layers
+        self._n_slots = n_slots
+        self._n_columns = n_columns
+        self._n_layers = n_layers
         self._models = [
             ModelSession(model, n_slots, 1, team.max_threads, n_columns) for model in packed
         ]
-        self._params, self._team = SearchParams.from_options(SearchOptions()), team
+        self._params = SearchParams.from_options(SearchOptions())
+        self._team = team
         self._search = self._allocate(0, 0)
 
     def start_texts(self, sources: Sequence[bytes | None]) -> None:
         """Begin texts with these sources, in the first slots."""
-        search, n = self._search, len(sources)
-        search.step[:n], search.last[:n], search.parent[:n] = 0, BOS, 0
+        search = self._search
+        n = len(sources)
+        search.step[:n] = 0
+        search.last[:n] = BOS
+        search.parent[:n] = 0
         search.word[:, :n] = START, 0
         for model in self._models:
             for rows in model.prepare(sources, range(n)):
@@ -68,7 +84,8 @@ class _TextBatch:
         """Make room for texts of `length` bytes, and for the attention over so many columns."""
         if length > self._search.forced.text.shape[1] or columns:
             larger = self._allocate(length, columns)
-            larger.step[:], larger.last[:] = self._search.step, self._search.last
+            larger.step[:] = self._search.step
+            larger.last[:] = self._search.last
             larger.word[:] = self._search.word
             self._search = larger
 
@@ -76,15 +93,21 @@ class _TextBatch:
         """Execute passes until all texts are read."""
         search = self._search
         search.state[search.forced.n_text == search.forced.n_read] = FREE
-        while (
-            left := (search.forced.n_text - search.forced.n_read)[search.state == RUNNING]
-        ).any():
-            most = min(self._n_columns, int(left.min())) if self._even else self._n_columns
-            search.forced.most[0] = most
-            n_passes = int(left.min()) // most if self._even else int(-(-left.max() // most))
-            n_now = min(n_passes, PASSES) if len(self._models) == 1 else 1
+        while (search.state == RUNNING).any():
+            left = (search.forced.n_text - search.forced.n_read)[search.state == RUNNING]
+            if self._even:
+                max_columns = min(self._n_columns, int(left.min()))
+                n_passes = int(left.min()) // max_columns
+            else:
+                max_columns = self._n_columns
+                n_passes = int(-(-left.max() // max_columns))
+            n_passes = min(n_passes, MAX_PASSES)
+            if len(self._models) > 1:  # the models of an ensemble take turns
+                n_passes = 1
+            search.forced.max_columns[0] = max_columns
             for which, model in enumerate(self._models):
-                self._team.run_timed(partial(model.run_steps, search, self._params, which, n_now))
+                call = partial(model.run_steps, search, self._params, which, n_passes)
+                self._team.run_timed(call)
         search.state[:] = FREE
 
     def scores(self, slot: int) -> TextScores:
@@ -101,7 +124,8 @@ class _TextBatch:
 
     def _allocate(self, length: int, columns: int) -> SearchState:
         """Return the search state for texts of `length` bytes."""
-        n_slots, n_rows = self._n_slots, self._n_slots * self._n_columns
+        n_slots = self._n_slots
+        n_rows = self._n_slots * self._n_columns
         forced = ForcedText.allocate(n_slots, length, self._n_layers, columns)
         return SearchState.allocate(
             n_slots, 1, len(self._models), 0, 0, n_rows=n_rows, forced=forced
@@ -116,7 +140,10 @@ class CpuStream:
         self._batch.start_texts([None])
 
     def read(self, data: bytes) -> TextScores:
-        """Return log-probability and rank of the text's next bytes, at least one, given all before."""
+        """Return log-probability and rank of the text's next bytes, given all before.
+
+        data: at least one byte.
+        """
         self._batch.make_room(len(data))
         self._batch.read(0, data)
         self._batch.run()
@@ -130,7 +157,8 @@ class CpuScorer:
     """
 
     def __init__(self, packed: Sequence[PackedModel], threads: int = 1) -> None:
-        self._packed, self._team = packed, ThreadTeam(threads)
+        self._packed = packed
+        self._team = ThreadTeam(threads)
 
     def open_stream(self) -> CpuStream:
         """Return a new stream, which scores one text as it arrives."""
@@ -139,8 +167,10 @@ class CpuScorer:
     def score_texts(
         self, sources: Sequence[bytes] | None, texts: Sequence[bytes], formality: Form | None = None
     ) -> list[TextScores]:
-        """Return log-probability and rank of each text's bytes, given its source; see
-        scorer.Scorer."""
+        """Return log-probability and rank of each text's bytes, given its source.
+
+        See scorer.Scorer.
+        """
         if sources is not None:
             sources = [with_form(source, formality) for source in sources]
         all_scores: dict[int, TextScores] = {}
@@ -151,18 +181,22 @@ class CpuScorer:
     def attention_weights(
         self, pairs: Sequence[tuple[bytes, bytes]], formality: Form | None = None
     ) -> list[dict[int, Weights]]:
-        """Return weights (bytes of text, bytes of source + 1) of each pair by layer; see
-        scorer.Scorer."""
+        """Return weights (bytes of text, bytes of source + 1) of each pair by layer.
+
+        See scorer.Scorer.
+        """
         (packed,) = self._packed
-        program, sources = packed.program, [with_form(source, formality) for source, _ in pairs]
+        program = packed.program
+        sources = [with_form(source, formality) for source, _ in pairs]
+        texts = [text for _, text in pairs]
         first = 0 if formality is None else 1  # the column of the source's first byte
         weights_of_pairs: dict[int, dict[int, Weights]] = {}
-        for batch, group in self._groups(
-            sources, [text for _, text in pairs], program.n_attentions
-        ):
+        for batch, group in self._groups(sources, texts, program.n_attentions):
             for slot, which in enumerate(group):
-                n, order = len(sources[which]), [*range(len(sources[which]) + 1)]
-                columns = [*order[:n][::-1], n] if program.is_reversed else order
+                n = len(sources[which])
+                columns = [*range(n + 1)]
+                if program.is_reversed:
+                    columns[:n] = reversed(range(n))
                 weights = [layer[:, columns[first:]] for layer in batch.attention(slot, n + 1)]
                 weights_of_pairs[which] = dict(zip(program.attending, weights, strict=True))
         return [weights_of_pairs[i] for i in range(len(pairs))]
@@ -170,16 +204,20 @@ class CpuScorer:
     def _groups(
         self, sources: Sequence[bytes] | None, texts: Sequence[bytes], n_layers: int = 0
     ) -> Iterator[tuple[_TextBatch, list[int]]]:
-        """Read texts in groups of similar length; yield each group and the indices of its texts, by
-        slot."""
+        """Read texts in groups of similar length; yield each group and the indices of its texts.
+
+        The indices are in the order of the slots. n_layers: attention layers whose weights are
+        recorded.
+        """
         if not texts:
             return
         longest = max(map(len, texts))
-        columns = max(map(len, sources or ()), default=0) + 1 if n_layers else 0
+        columns = 0
+        if n_layers > 0:
+            columns = max(map(len, sources or ()), default=0) + 1
+        text_values = max(1, longest * max(1, n_layers * columns))
         n_slots, n_rows = _shape(self._packed)
-        n_slots = max(
-            1, min(n_slots, len(texts), CELLS // max(1, longest * max(1, n_layers * columns)))
-        )
+        n_slots = max(1, min(n_slots, len(texts), MAX_HELD_VALUES // text_values))
         batch = _TextBatch(self._packed, n_slots, n_rows // n_slots, self._team, n_layers)
         batch.make_room(longest, columns)
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
@@ -192,6 +230,7 @@ class CpuScorer:
             yield batch, group
 
 
-def _shape(packed: Sequence[PackedModel]) -> tuple[int, int]:
-    """Return how many texts are read together at most, and the rows of a pass."""
-    return RECURRENT if any(model.program.states for model in packed) else CONVOLUTIONAL
+def _shape(packed: Sequence[PackedModel]) -> BatchShape:
+    if any(model.program.states for model in packed):
+        return RECURRENT_SHAPE
+    return CONVOLUTIONAL_SHAPE

@@ -1,20 +1,27 @@
-"""A packed model in use: its state of the sentences in its slots, and the calls of its two
-programs."""
+"""Hold the state of a packed model's sentences, and call its two programs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.cpu.interpreter import run
-from bytenmt.decoding.cpu.kernels.decoder_memory import FLAT, KEYS, VALUES
-from bytenmt.decoding.cpu.kernels.gemm import scratch_bytes
-from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, Rows, ThreadContext
-from bytenmt.decoding.cpu.kernels.microkernels import NATIVE_INT8
+from bytenmt.decoding.cpu.call_table import TableCache
+from bytenmt.decoding.cpu.kernels.panels import scratch_bytes
+from bytenmt.decoding.cpu.library import load_engine
 from bytenmt.decoding.cpu.packing import PackedModel
+from bytenmt.decoding.cpu.records import (
+    FLAT,
+    KEYS,
+    VALUES,
+    EngineCall,
+    ModelBuffers,
+    Rows,
+    ThreadContext,
+)
 from bytenmt.decoding.cpu.thread_team import Barrier
 from bytenmt.decoding.search.state import SearchParams, SearchState
 from bytenmt.kernel_constants import PANEL, PRECISIONS
@@ -25,7 +32,8 @@ Array = npt.NDArray[np.float32]
 # Columns of sources per call of the encoder, unless a single source has more: enough to keep the
 # matrix products busy; with a recurrence, which waits for each column, enough sentences to share
 # its matrices.
-ENCODED_TOGETHER, RECURRENT_TOGETHER = 256, 1024
+MAX_ENCODER_COLUMNS = 256
+MAX_RECURRENT_COLUMNS = 1024
 
 
 class ModelSession:
@@ -39,48 +47,66 @@ class ModelSession:
         self, packed: PackedModel, n_slots: int, beam: int, n_threads: int, n_columns: int = 1
     ) -> None:
         """n_columns: bytes of a text that a pass reads at most."""
-        self.packed, self._program = packed, packed.program
-        program, logits = packed.program, packed.program.logits
-        self._n_slots, self._n_rows, self._n_threads = n_slots, n_slots * beam, n_threads
-        self._hidden = aligned_zeros(2 * sum(program.states) * self._n_rows)
-        # Columns of a pass are written one by one: none may overwrite what another one reads.
-        rings = [
-            (ring.capacity + n_columns - 1, ring.width, ring.dilation) for ring in program.rings
-        ]
-        floats = [capacity * width for capacity, width, _ in rings]
-        self._past = aligned_zeros(sum(floats) * self._n_rows)
-        history = max((capacity for capacity, _, _ in rings), default=1)
-        self._ancestors = np.zeros((2, self._n_rows, history), np.uint16)
-        self._columns, self._source_len = np.zeros(n_slots, np.int64), np.zeros(n_slots, np.int64)
-        kinds = _item_kinds(packed)
-        room = [
-            memory_column_floats(width, kind)
-            for width, kind in zip(program.items, kinds, strict=True)
-        ]
-        self._item_floats = sum(room)
-        self._tables = (
-            _table(_offsets(program.states), program.states),
-            _table(_offsets(floats), *([ring[i] for ring in rings] for i in range(3))),
-            _table(_offsets(room), program.items, kinds),
-            _table(_offsets(program.fixed), program.fixed),
+        program = packed.program
+        self._kernels = load_engine()
+        self._tables = TableCache()
+        self.packed = packed
+        self._program = program
+        self._n_slots = n_slots
+        self._n_rows = n_slots * beam
+        self._n_threads = n_threads
+        self._max_columns = MAX_ENCODER_COLUMNS
+        if len(program.encode.select(Op.PREVIOUS)) > 0:
+            self._max_columns = MAX_RECURRENT_COLUMNS
+        self._reads_words = len(program.step.select(Op.NGRAMS)) > 0
+        self._logits = np.array(
+            [program.logits.start, program.logits.stride, program.logits.column], np.int64
         )
-        recurs = len(program.encode.select(Op.PREVIOUS)) > 0
-        self._together = RECURRENT_TOGETHER if recurs else ENCODED_TOGETHER
+        self._allocate_states(n_columns)
+        self._allocate_memory()
+        pass_rows = self._n_rows * n_columns
+        self._step_space = aligned_zeros(program.step.row_floats * pass_rows)
+        self._step_rows = _rows(self._step_space, pass_rows, self._reads_words)
+        self._encode_space = aligned_zeros(0)
+        self._encode_rows = 0
+
+    def _allocate_states(self, n_columns: int) -> None:
+        """Make room for recurrent states and ring buffers."""
+        program = self._program
+        self._hidden = aligned_zeros(2 * sum(program.states) * self._n_rows)
+        self._states = _table(_offsets(program.states), program.states)
+        # Columns of a pass are written one by one: none may overwrite what another one reads.
+        capacities = [ring.capacity + n_columns - 1 for ring in program.rings]
+        widths = [ring.width for ring in program.rings]
+        dilations = [ring.dilation for ring in program.rings]
+        floats = [ring[0] * ring[1] for ring in zip(capacities, widths, strict=True)]
+        self._past = aligned_zeros(sum(floats) * self._n_rows)
+        self._rings = _table(_offsets(floats), capacities, widths, dilations)
+        self._ancestors = np.zeros((2, self._n_rows, max(capacities, default=1)), np.uint16)
+
+    def _allocate_memory(self) -> None:
+        """Lay out the encoder memory of a slot, and make room for empty sources."""
+        program = self._program
+        kinds = _item_kinds(self.packed, self._kernels.has_int8_products)
+        items = zip(program.items, kinds, strict=True)
+        column_floats = [memory_column_floats(width, kind) for width, kind in items]
+        self._item_floats = sum(column_floats)
+        self._items = _table(_offsets(column_floats), program.items, kinds)
+        self._fixed = _table(_offsets(program.fixed), program.fixed)
+        self._columns = np.zeros(self._n_slots, np.int64)
+        self._source_len = np.zeros(self._n_slots, np.int64)
+        self._memory_offset = np.zeros(self._n_slots, np.int64)
+        self._region = 0  # floats of a slot's memory
+        self._memory = aligned_zeros(0)
         input_widths = [
             part.select(Op.LINEAR)[:, Field.M] for part in (program.encode, program.step)
         ]
         widest = max(int(widths.max(initial=1)) for widths in input_widths)
         self._product_bytes = scratch_bytes(widest)
-        self._memory_offset = np.zeros(n_slots, np.int64)
-        self._region, self._memory = 0, aligned_zeros(0)
-        self._scratch_floats, self._scratch = 0, aligned_zeros(0)
+        self._scratch_floats = 0  # of each thread
+        self._scratch = aligned_zeros(0)
+        self._known_buffers: ModelBuffers | None = None
         self._reserve(0)
-        pass_rows = self._n_rows * n_columns
-        self._step_space = aligned_zeros(program.step.row_floats * pass_rows)
-        self._encode_space, self._encode_rows = aligned_zeros(0), 0
-        self._logits = np.array([logits.start, logits.stride, logits.column], np.int64)
-        self._reads_words = len(program.step.select(Op.NGRAMS)) > 0
-        self._step_rows = _rows(self._step_space, pass_rows, self._reads_words)
 
     def run_steps(
         self,
@@ -99,42 +125,51 @@ class ModelSession:
         n_threads threads, from 0. barrier: the counters by which they wait for each other.
         """
         ctx = self._thread_context(thread, n_threads, barrier)
-        table, rows = self._program.step.instructions, self._step_rows
-        run(table, self._logits, self._buffers(), rows, search, params, which, n_passes, ctx)
+        program = self._program.step.instructions
+        buffers = self._buffers()
+        self._run(
+            EngineCall(
+                program,
+                self._logits,
+                buffers,
+                self._step_rows,
+                search,
+                params,
+                which,
+                n_passes,
+                ctx,
+            )
+        )
 
     def prepare(self, sources: Sequence[bytes | None], slots: Sequence[int]) -> list[Rows]:
-        """Make room for new sentences in the given slots, and reset their states. sources: None of
-        a language model. Returns records of rows, with each of which `encode` must be called."""
-        texts = [None if source is None else self._encoder_bytes(source) for source in sources]
-        order = sorted(range(len(texts)), key=lambda i: -_length(texts[i]))
-        for i in order:
-            source = sources[i]
-            n_bytes = 0 if source is None else len(source) + 1
-            self._source_len[slots[i]] = n_bytes
-            self._columns[slots[i]] = self._memory_columns(n_bytes)
+        """Make room for new sentences in the given slots, and reset their states.
+
+        sources: None of a language model. Returns records of rows, with each of which `encode` must
+        be called.
+        """
+        inputs = []
+        for source, slot in zip(sources, slots, strict=True):
+            text = b""
+            n_bytes = 0
+            if source is not None:
+                text = self._encoder_bytes(source)
+                n_bytes = len(source) + 1
+            self._source_len[slot] = n_bytes
+            self._columns[slot] = self._memory_columns(n_bytes)
+            inputs.append(_EncoderInput(text, slot))
         self._reserve(max(self._columns[slot] for slot in slots))
         begin = 0
         for width in self._program.states:
             bank = self._hidden[begin : begin + self._n_rows * width].reshape(self._n_slots, -1)
             bank[list(slots)] = 0
             begin += 2 * self._n_rows * width
-        calls, group, n_columns = [], list[int](), 0
-        for i in order:
-            if group and n_columns + _length(texts[i]) > self._together:
-                calls.append(group)
-                group, n_columns = [], 0
-            group.append(i)
-            n_columns += _length(texts[i])
-        calls.append(group)
+        calls = _group_inputs(inputs, self._max_columns)
         # Allocate once for all calls, which use the same registers one after another.
-        n_rows = max(max(len(group), sum(_length(texts[i]) for i in group)) for group in calls)
+        n_rows = max(max(len(call), _n_columns(call)) for call in calls)
         if n_rows > self._encode_rows:
             self._encode_rows = n_rows
             self._encode_space = aligned_zeros(self._program.encode.row_floats * n_rows)
-        return [
-            self._encoder_rows([texts[i] for i in group], [slots[i] for i in group])
-            for group in calls
-        ]
+        return [self._encoder_rows(call) for call in calls]
 
     def encode(
         self,
@@ -148,8 +183,14 @@ class ModelSession:
         """Encode the sources of a record that `prepare` returned; all threads of a ThreadTeam call
         it."""
         ctx = self._thread_context(thread, n_threads, barrier)
-        table = self._program.encode.instructions
-        run(table, self._logits, self._buffers(), rows, search, params, 0, 0, ctx)
+        program = self._program.encode.instructions
+        buffers = self._buffers()
+        self._run(EngineCall(program, self._logits, buffers, rows, search, params, 0, 0, ctx))
+
+    def _run(self, call: EngineCall) -> None:
+        """Execute a call of interpreter.run in machine code."""
+        table = self._tables.table_of(call)
+        self._kernels.run_engine(table.ctypes.data)
 
     def _thread_context(self, thread: int, n_threads: int, barrier: Barrier) -> ThreadContext:
         """Return the context of one of n_threads threads."""
@@ -158,7 +199,9 @@ class ModelSession:
 
     def _buffers(self) -> ModelBuffers:
         """Return the addresses of weights and state for compiled code."""
-        return ModelBuffers(
+        if self._known_buffers is not None:
+            return self._known_buffers
+        self._known_buffers = ModelBuffers(
             self.packed.weights.ctypes.data,
             PRECISIONS.index(self.packed.precision),
             self._n_rows,
@@ -166,17 +209,25 @@ class ModelSession:
             self._past.ctypes.data,
             self._memory.ctypes.data,
             self._item_floats,
-            *self._tables,
+            self._states,
+            self._rings,
+            self._items,
+            self._fixed,
             self._memory_offset,
             self._columns,
             self._source_len,
             self._ancestors,
         )
+        return self._known_buffers
 
     def _encoder_bytes(self, source: bytes) -> bytes:
-        """Return the bytes that the encoder reads: in its order, padded with EOS to its columns, at
-        least one."""
-        text = source[::-1] if self._program.source.reverse else source
+        """Return the bytes that the encoder reads: in its order, padded with EOS to its columns.
+
+        There is at least one.
+        """
+        text = source
+        if self._program.source.reverse:
+            text = source[::-1]
         width = max(len(source) + 1, self._memory_columns(len(source) + 1))
         return text.ljust(width, bytes([EOS]))
 
@@ -194,49 +245,60 @@ class ModelSession:
         if region > self._region:
             larger = aligned_zeros(region * self._n_slots).reshape(self._n_slots, region)
             larger[:, : self._region] = self._memory.reshape(self._n_slots, self._region)
-            self._region, self._memory = region, larger.reshape(-1)
+            self._region = region
+            self._memory = larger.reshape(-1)
+            self._known_buffers = None
             self._memory_offset = np.arange(self._n_slots) * region
-        attended = (
-            2 * columns
-            + max(self._program.items, default=0)
-            + PANEL
-            + scratch_bytes(columns, 1) // 4
-        )
+        widest_item = max(self._program.items, default=0)
+        attended = 2 * columns + widest_item + PANEL + scratch_bytes(columns, 1) // 4
         floats = round_up_to_lines(max(attended, self._product_bytes // 4))
         if floats > self._scratch_floats:
-            self._scratch_floats, self._scratch = floats, aligned_zeros(floats * self._n_threads)
+            self._scratch_floats = floats
+            self._scratch = aligned_zeros(floats * self._n_threads)
 
-    def _encoder_rows(self, texts: list[bytes | None], slots: list[int]) -> Rows:
-        """Return the rows of one call of the encoder; texts are sorted by length, longest first."""
-        length = np.array([_length(text) for text in texts], np.int64)
+    def _encoder_rows(self, inputs: list[_EncoderInput]) -> Rows:
+        """Return the rows of one call of the encoder, whose inputs have the longest one first."""
+        length = np.array([len(one.text) for one in inputs], np.int64)
         is_row = np.arange(length[0])[:, None] < length  # (columns, texts)
         position, owner = map(np.ascontiguousarray, np.nonzero(is_row))
-        padded_texts = b"".join((text or b"").ljust(length[0]) for text in texts)
+        padded_texts = b"".join(one.text.ljust(length[0]) for one in inputs)
+        text_bytes = np.frombuffer(padded_texts, np.uint8).reshape(len(inputs), length[0])
+        n_words = 0
+        if self._reads_words:
+            n_words = len(owner)
         return Rows(
-            self._encode_space.ctypes.data,
-            self._encode_rows,
-            np.frombuffer(padded_texts, np.uint8).reshape(len(texts), length[0]).T[is_row],
-            np.empty((len(owner) if self._reads_words else 0, 2), np.uint64),  # which `run` fills
-            position,
-            owner,
-            np.zeros(0, np.int64),
-            np.array(slots),
-            length,
-            np.append(0, np.cumsum(is_row.sum(axis=1))),
+            space=self._encode_space.ctypes.data,
+            capacity=self._encode_rows,
+            ids=text_bytes.T[is_row],
+            word=np.empty((n_words, 2), np.uint64),  # `run` fills it
+            position=position,
+            owner=owner,
+            beam=np.zeros(0, np.int64),
+            slot=np.array([one.slot for one in inputs]),
+            length=length,
+            first=np.append(0, np.cumsum(is_row.sum(axis=1))),
         )
 
 
-def _item_kinds(packed: PackedModel) -> list[int]:
-    """Return the kind of each memory item: in int8 those that attention reads as a whole are int8,
-    too."""
+def _item_kinds(packed: PackedModel, has_int8_products: bool) -> list[int]:
+    """Return the kind of each memory item.
+
+    In int8 models those that attention reads as a whole are int8, too, where the kernels multiply
+    bytes.
+    """
     kinds: list[set[int]] = [set() for _ in packed.program.items]
     for code in packed.program.step.instructions:
-        op, key, value = Op(code[Field.OP]), code[Field.M], code[Field.V]
-        whole = packed.precision == "int8" and NATIVE_INT8 and code[Field.S] == 0
+        op = Op(code[Field.OP])
+        key = code[Field.M]
+        value = code[Field.V]
+        whole = packed.precision == "int8" and has_int8_products and code[Field.S] == 0
         if op == Op.COLUMN:
             kinds[code[Field.K]].add(FLAT)
         elif op in (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE):
-            kinds[key].add(KEYS if whole and op == Op.ATTEND_DOT else FLAT)
+            key_kind = FLAT
+            if whole and op == Op.ATTEND_DOT:
+                key_kind = KEYS
+            kinds[key].add(key_kind)
             kinds[value].add(VALUES if whole else FLAT)
         elif op == Op.ATTEND_LOCATION:
             kinds[value].add(FLAT)
@@ -244,10 +306,14 @@ def _item_kinds(packed: PackedModel) -> list[int]:
 
 
 def memory_column_floats(width: int, kind: int) -> int:
-    """Return how many float32 numbers a column of `width` numbers takes in an item of the encoder
-    memory.
-    kind: FLAT (float32), KEYS or VALUES (both int8) of decoder_memory."""
-    return width if kind == FLAT else padded(width) // 4 + 1
+    """Return how many float32 numbers a column of an item takes in the encoder memory.
+
+    width: numbers of the column. kind: FLAT (float32), KEYS or VALUES (both int8) of
+    decoder_memory.
+    """
+    if kind == FLAT:
+        return width
+    return padded(width) // 4 + 1
 
 
 def round_up_to_lines(n_floats: int) -> int:
@@ -255,22 +321,49 @@ def round_up_to_lines(n_floats: int) -> int:
     return -(-4 * n_floats // ALIGNMENT) * ALIGNMENT // 4
 
 
-def _length(text: bytes | None) -> int:
-    return 0 if text is None else len(text)
+class _EncoderInput(NamedTuple):
+    """What the encoder reads for a sentence."""
+
+    text: bytes  # empty in a language model
+    slot: int  # of the sentence
+
+
+def _n_columns(inputs: Sequence[_EncoderInput]) -> int:
+    return sum(len(one.text) for one in inputs)
+
+
+def _group_inputs(inputs: list[_EncoderInput], max_columns: int) -> list[list[_EncoderInput]]:
+    """Return the inputs, longest first, in groups of at most max_columns bytes or of one input."""
+    groups = list[list[_EncoderInput]]()
+    for one in sorted(inputs, key=lambda one: -len(one.text)):
+        if groups and _n_columns([*groups[-1], one]) <= max_columns:
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return groups
 
 
 def _rows(space: Array, capacity: int, reads_words: bool) -> Rows:
     """Return rows for decoder steps, which fill them themselves."""
-    words = np.zeros((capacity if reads_words else 0, 2), np.uint64)
-    position, owner, beam = (np.zeros(capacity, np.int64) for _ in range(3))
-    nothing = np.zeros(0, np.int64)
-    ids = np.zeros(capacity, np.uint8)
+    n_words = 0
+    if reads_words:
+        n_words = capacity
     return Rows(
-        space.ctypes.data, capacity, ids, words, position, owner, beam, nothing, nothing, nothing
+        space=space.ctypes.data,
+        capacity=capacity,
+        ids=np.zeros(capacity, np.uint8),
+        word=np.zeros((n_words, 2), np.uint64),
+        position=np.zeros(capacity, np.int64),
+        owner=np.zeros(capacity, np.int64),
+        beam=np.zeros(capacity, np.int64),
+        slot=np.zeros(0, np.int64),
+        length=np.zeros(0, np.int64),
+        first=np.zeros(0, np.int64),
     )
 
 
 def _table(*columns: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Return a table (rows, columns) of these columns."""
     return np.array(list(zip(*columns, strict=True)), np.int64).reshape(-1, len(columns))
 
 

@@ -16,12 +16,11 @@ from time import perf_counter
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.cpu.kernels.barrier import ABORTED, COUNTERS
+from bytenmt.decoding.cpu.records import ABORTED, N_COUNTERS
 
 Barrier = npt.NDArray[np.int64]  # the counters of kernels.barrier
-Task = Callable[
-    [int, int, Barrier], None
-]  # (number of the thread, from 0; number of threads; their barrier)
+# Called with the number of the thread, from 0, the number of threads, and their barrier.
+Task = Callable[[int, int, Barrier], None]
 
 _turn = Lock()  # held by the team that uses the workers
 
@@ -37,16 +36,16 @@ class ThreadTeam:
     long as usual.
     """
 
-    MIN_PERIOD, MAX_PERIOD = 8, 64  # calls from one comparison to the next
+    # calls from one comparison to the next
+    MIN_PERIOD = 8
+    MAX_PERIOD = 64
 
     def __init__(self, max_threads: int) -> None:
         self.size = self.max_threads = max_threads
-        self._turn, self._period = 0, self.MIN_PERIOD
-        self._seconds = [
-            0.0,
-            0.0,
-            0.0,
-        ]  # of the three calls of a comparison; then [0] is the usual time
+        self._turn = 0
+        self._period = self.MIN_PERIOD
+        # Of the three calls of a comparison; then the first one is the usual time.
+        self._seconds = [0.0, 0.0, 0.0]
 
     def run(self, task: Task) -> None:
         """Call task(thread, n_threads, barrier) on n threads, the calling one being number 0.
@@ -80,7 +79,7 @@ class ThreadTeam:
     def _run(self, task: Task, size: int) -> int:
         """Run on `size` threads, or on the calling one alone; return how many there were."""
         if size == 1 or not _turn.acquire(blocking=False):
-            task(0, 1, np.zeros(COUNTERS, np.int64))
+            task(0, 1, np.zeros(N_COUNTERS, np.int64))
             return 1
         turn = _turn
         try:
@@ -91,7 +90,7 @@ class ThreadTeam:
     def _run_together(self, task: Task, size: int) -> bool:
         """Run on `size` threads; return False, without a result, if the system does not start so
         many."""
-        barrier: Barrier = np.zeros(COUNTERS, np.int64)
+        barrier: Barrier = np.zeros(N_COUNTERS, np.int64)
 
         def work(thread: int) -> None:
             if barrier[ABORTED]:
@@ -109,10 +108,8 @@ class ThreadTeam:
             task(0, size, barrier)
             for future in futures:
                 future.result()
-        except (
-            BaseException
-        ) as error:  # KeyboardInterrupt too: others may be waiting at the barrier
-            barrier[ABORTED] = 1
+        except BaseException as error:  # KeyboardInterrupt, too
+            barrier[ABORTED] = 1  # others may be waiting at the barrier
             wait(futures)
             if isinstance(error, RuntimeError) and len(futures) < size - 1:
                 _pool.cache_clear()  # it waits for a thread that it has not started
@@ -125,12 +122,11 @@ class ThreadTeam:
         before, other, after = self._seconds
         if other < 0.9 * min(before, after):
             self.size = self._other_size()
-            self._period, self._seconds[0] = self.MIN_PERIOD, other
+            self._period = self.MIN_PERIOD
+            self._seconds[0] = other
         else:
-            self._period, self._seconds[0] = (
-                min(2 * self._period, self.MAX_PERIOD),
-                max(before, after),
-            )
+            self._period = min(2 * self._period, self.MAX_PERIOD)
+            self._seconds[0] = max(before, after)
 
     def _other_size(self) -> int:
         return 1 if self.size > 1 else self.max_threads

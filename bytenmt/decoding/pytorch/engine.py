@@ -16,7 +16,7 @@ import torch
 
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.tensor_tree import concatenate
-from bytenmt.decoding.cpu.compilation import compile_search, search_step
+from bytenmt.decoding.cpu.library import load_search, search_step
 from bytenmt.decoding.engine import Engine
 from bytenmt.decoding.interface import Hypothesis, Request, SearchOptions
 from bytenmt.decoding.pytorch.forward import (
@@ -45,7 +45,7 @@ class PyTorchEngine(Engine):
         device: torch.device,
     ) -> None:
         super().__init__(options, capacity)
-        compile_search()
+        load_search()
         # The step of the search, on the host.
         self.run_search: Callable[[SearchState, SearchParams], None] = search_step
         self._models = models

@@ -12,7 +12,7 @@ import torch
 from bytenmt.architectures.base import Model
 from bytenmt.checkpoints.checkpoint import build_from_weights
 from bytenmt.checkpoints.weights import StoredWeights
-from bytenmt.decoding.cpu.compilation import compile_search
+from bytenmt.decoding.cpu.library import load_search
 from bytenmt.decoding.interface import EngineSpec, SearchOptions
 from bytenmt.decoding.loading import EngineFunctions, engine_functions
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
@@ -55,7 +55,7 @@ def _load(
     def make_engine(
         models: Sequence[Model[Any, Any]], options: SearchOptions, capacity: int
     ) -> PyTorchEngine:
-        compile_search(reporter)
+        load_search(reporter)
         return engine(models, options, capacity, device)
 
     make_scorer = partial(TorchScorer, device=device)

@@ -1,73 +1,41 @@
-"""One step of the search for a batch of sentences: greedy search, beam search or sampling.
+"""Execute a step of the search for a batch of sentences: greedy search, beam search or sampling.
 
 An engine writes the log-probabilities of the next byte to SearchState.log_p, calls `choose_bytes`,
-and reads from the state which byte each beam took and which beam it continues. Everything is valid
-UTF-8 by
-construction: a byte is allowed if the character that it begins or continues can still be finished
-under the length limit, and EOS only between characters. The sentinels of a source (sentinels.py)
-are all written, each
-once: a pending one is allowed between characters, the length limit leaves room for all of them, and
-while one is pending EOS is not allowed. The likeliest pending one is then ranked by the probability
-of EOS if that is larger. Scores remain the models' own log-probabilities; what a ranking adds to
-them, the bonus, is kept separately.
+and reads from the state which byte each beam took and which beam it continues.
+
+Everything is valid UTF-8 by construction: a byte is allowed if the character that it begins or
+continues can still be finished under the length limit, and EOS only between characters.
+
+The sentinels of a source (sentinels.py) are all written, each once: a pending one is allowed
+between characters, the length limit leaves room for all of them, and while one is pending EOS is
+not allowed. The likeliest pending one is then ranked by the probability of EOS if that is larger.
+Scores remain the models' own log-probabilities; what a ranking adds to them, the bonus, is kept
+separately.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bytenmt.decoding.search.candidates import NO_SCORE, consider_all, copy_values
 from bytenmt.decoding.search.ngram_blocking import block_ngrams
 from bytenmt.decoding.search.sampling import draw_byte, uniform
-from bytenmt.decoding.search.state import DONE, SearchParams, SearchState
-from bytenmt.jit import allocating, compiled, inlined, inlined_allocating
+from bytenmt.decoding.search.state import DONE, SearchParams, SearchState, Workspace
+from bytenmt.jit import compiled, inlined
 from bytenmt.kernel_constants import FIRST_SENTINEL, LOOK_AHEAD, N_SENTINELS
 from bytenmt.utf8 import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS
 
 
-class Workspace(NamedTuple):
-    """Temporary arrays of one call of `choose_bytes`, overwritten for every beam or sentence.
-
-    Of the current beam: allowed (256,) bool: its possible next bytes. text (t,) uint8: its bytes so
-    far.
-    values (256,) float32: what its next bytes are ranked by.
-    Of the current sentence: ranking (2 * beam,) float64: the values of its best candidates, best
-    first.
-    number (2 * beam,) int64: which they are, as beam * 256 + byte.
-    """
-
-    allowed: npt.NDArray[np.bool_]
-    text: npt.NDArray[np.uint8]
-    values: npt.NDArray[np.float32]
-    ranking: npt.NDArray[np.float64]
-    number: npt.NDArray[np.int64]
-
-
-@allocating
-def workspace(search: SearchState, params: SearchParams) -> Workspace:
-    """Return new temporary arrays for one call of `choose_bytes`, uninitialised."""
-    n_candidates = 2 * params.beam  # at least `beam` of these do not end: each beam has one EOS
-    return Workspace(
-        np.empty(N_IDS, np.bool_),
-        np.empty(search.history_byte.shape[1], np.uint8),
-        np.empty(N_IDS, np.float32),
-        np.empty(n_candidates),
-        np.empty(n_candidates, np.int64),
-    )
-
-
-@allocating
+@compiled
 def choose_bytes(search: SearchState, params: SearchParams) -> None:
-    """Execute one step of the search: choose the next byte of every beam of the sentences in the
-    pass.
+    """Choose the next byte of every beam of the sentences in the pass: one step of the search.
 
     Reads search.log_p, row_slot and n_rows, which the engine has filled; updates all else in place.
     Sentences that end get the state DONE.
     """
-    work = workspace(search, params)
+    work = search.work
     for row in range(0, search.n_rows[0], params.beam):
         slot = search.row_slot[row]
         if params.sample:
@@ -89,12 +57,14 @@ def fill_allowed(
     Within the forced prefix only one byte is. After it, UTF-8, the length limit, pending sentinels
     (not yet written, but due) and n-gram blocking restrict the bytes.
     """
-    allowed, step = work.allowed, search.step[slot]
+    allowed = work.allowed
+    step = search.step[slot]
     if step < search.n_prefix[slot]:
         allowed[:] = False
         allowed[search.prefix[slot, step]] = True
         return
-    utf8, pending = search.utf8[slot, beam], search.pending[slot, beam]
+    utf8 = search.utf8[slot, beam]
+    pending = search.pending[slot, beam]
     bytes_left = search.limit[slot] - step
     for number in range(N_SENTINELS):
         bytes_left -= (pending >> number) & 1
@@ -104,7 +74,7 @@ def fill_allowed(
         for back in range(step - 1, -1, -1):
             work.text[back] = search.history_byte[slot, back, ancestor]
             ancestor = search.history_parent[slot, back, ancestor]
-        block_ngrams(work.text[:step], params, utf8, allowed)
+        block_ngrams(work.text[:step], params, utf8, allowed, work.blocked)
     if pending != 0:
         allowed[EOS] = False
         if utf8 == ACCEPT:
@@ -115,12 +85,10 @@ def fill_allowed(
 
 @inlined
 def rank_pending(search: SearchState, work: Workspace, slot: int, beam: int, log_p: Any) -> None:
-    """Fill work.values, by which the next bytes of a beam that has yet to write sentinels are
-    ranked.
+    """Fill work.values, by which the next bytes of a beam with pending sentinels are ranked.
 
     It is log_p (256,), except that the likeliest allowed sentinel has the log-probability of EOS if
-    that is
-    higher: where the model would end, it writes a sentinel.
+    that is higher: where the model would end, it writes a sentinel.
     """
     copy_values(work.values, log_p)
     best = -1
@@ -131,22 +99,19 @@ def rank_pending(search: SearchState, work: Workspace, slot: int, beam: int, log
         work.values[best] = log_p[EOS]
 
 
-@inlined_allocating
+@inlined
 def find_candidates(
     search: SearchState, params: SearchParams, work: Workspace, slot: int, row: int
 ) -> int:
-    """Find the best continuations of a sentence's beams by one byte; return their number, 2 * beam
-    at most.
+    """Find the best continuations of a sentence's beams by one byte.
 
-    They are written to work.ranking and work.number, best first. row: the row of the first beam in
-    log_p.
+    They are written to work.ranking and work.number, best first. Returns their number, 2 * beam at
+    most. row: the row of the first beam in log_p.
     """
     n_found = 0
     for beam in range(params.beam):
-        score, values = (
-            search.score[slot, beam] + search.bonus[slot, beam],
-            search.log_p[row + beam],
-        )
+        score = search.score[slot, beam] + search.bonus[slot, beam]
+        values = search.log_p[row + beam]
         fill_allowed(search, params, work, slot, beam)
         if search.pending[slot, beam] != 0:
             rank_pending(search, work, slot, beam, values)
@@ -158,7 +123,7 @@ def find_candidates(
     return n_found
 
 
-@inlined_allocating
+@inlined
 def continue_beams(
     search: SearchState, params: SearchParams, work: Workspace, slot: int, row: int, n_found: int
 ) -> None:
@@ -168,35 +133,43 @@ def continue_beams(
     continue. row: the row of the sentence's first beam in log_p. n_found: the number of candidates
     in `work`.
     """
-    step, n_beams = search.step[slot], params.beam
-    utf8, pending, past_end = (
-        search.utf8[slot].copy(),
-        search.pending[slot].copy(),
-        search.past_end[slot].copy(),
-    )
-    scores, bonuses = search.score[slot].copy(), search.bonus[slot].copy()
-    n_going, highest, in_prefix = 0, NO_SCORE, step < search.n_prefix[slot]
+    step = search.step[slot]
+    n_beams = params.beam
+    # Keep the beams as they were: they are overwritten while others still continue them.
+    copy_values(work.utf8, search.utf8[slot])
+    copy_values(work.pending, search.pending[slot])
+    copy_values(work.past_end, search.past_end[slot])
+    copy_values(work.score, search.score[slot])
+    copy_values(work.bonus, search.bonus[slot])
+    n_going = 0
+    highest = NO_SCORE
+    in_prefix = step < search.n_prefix[slot]
     for place in range(n_found):
-        beam, byte = work.number[place] // N_IDS, work.number[place] % N_IDS
+        beam = work.number[place] // N_IDS
+        byte = work.number[place] % N_IDS
         total = ranking = work.ranking[place]
         log_p = search.log_p[row + beam]
-        if pending[beam] != 0 or bonuses[beam] != 0.0:
-            total = scores[beam] + np.float64(log_p[byte])
+        if work.pending[beam] != 0 or work.bonus[beam] != 0.0:
+            total = work.score[beam] + np.float64(log_p[byte])
         if byte == EOS:
             if place < n_beams:
-                finish_hypothesis(search, params, slot, ranking, total, beam, past_end[beam])
+                finish_hypothesis(search, params, slot, ranking, total, beam, work.past_end[beam])
         elif n_going < n_beams:
             if n_going == 0:
                 highest = ranking
-            search.last[slot, n_going], search.parent[slot, n_going] = byte, beam
-            search.score[slot, n_going], search.bonus[slot, n_going] = total, ranking - total
-            is_past_end = pending[beam] != 0 and not in_prefix and log_p[EOS] > log_p[byte]
-            search.past_end[slot, n_going] = past_end[beam] or is_past_end
-            take_byte(search, params, slot, n_going, utf8[beam], pending[beam], byte)
+            search.last[slot, n_going] = byte
+            search.parent[slot, n_going] = beam
+            search.score[slot, n_going] = total
+            search.bonus[slot, n_going] = ranking - total
+            is_past_end = work.pending[beam] != 0 and not in_prefix and log_p[EOS] > log_p[byte]
+            search.past_end[slot, n_going] = work.past_end[beam] or is_past_end
+            take_byte(search, params, slot, n_going, work.utf8[beam], work.pending[beam], byte)
             n_going += 1
     for beam in range(n_going, n_beams):  # no candidates are left for these
-        search.last[slot, beam], search.parent[slot, beam] = BOS, beam
-        search.score[slot, beam], search.bonus[slot, beam] = NO_SCORE, 0.0
+        search.last[slot, beam] = BOS
+        search.parent[slot, beam] = beam
+        search.score[slot, beam] = NO_SCORE
+        search.bonus[slot, beam] = 0.0
     for beam in range(n_beams):
         search.history_byte[slot, step, beam] = search.last[slot, beam]
         search.history_parent[slot, step, beam] = search.parent[slot, beam]
@@ -214,9 +187,11 @@ def take_byte(
     pending: int,
     byte: int,
 ) -> None:
-    """Update the UTF-8 automaton and the pending sentinels of a beam that takes a byte. utf8,
-    pending: of the beam that it continues: the automaton's state, and a bit for each sentinel not
-    yet written."""
+    """Update the UTF-8 automaton and the pending sentinels of a beam that takes a byte.
+
+    utf8, pending: of the beam that it continues: the automaton's state, and a bit for each sentinel
+    not yet written.
+    """
     if FIRST_SENTINEL <= byte < FIRST_SENTINEL + N_SENTINELS:
         search.utf8[slot, beam] = ACCEPT
         search.pending[slot, beam] = pending & (0xFF ^ (1 << (byte - FIRST_SENTINEL)))
@@ -227,8 +202,7 @@ def take_byte(
 
 @inlined
 def is_search_over(search: SearchState, params: SearchParams, slot: int, best: float) -> bool:
-    """Return whether the search of a sentence ends, since no open hypothesis is expected among the
-    n_best.
+    """Return whether a sentence's search ends: no open hypothesis is expected among the n_best.
 
     best: the highest ranking value of the open ones, -inf if there are none. It is not enough that
     as many have finished as there are beams: a confident model has an early EOS of small
@@ -239,7 +213,8 @@ def is_search_over(search: SearchState, params: SearchParams, slot: int, best: f
     """
     if params.beam == 1 and search.n_finished[slot] > 0:
         return True  # greedy search has no other hypothesis
-    worst_wanted, limit = search.finished_score[slot, params.n_best - 1], search.limit[slot]
+    worst_wanted = search.finished_score[slot, params.n_best - 1]
+    limit = search.limit[slot]
     if not best / float(limit + 1) ** params.length_penalty > worst_wanted:
         return True
     if search.n_finished[slot] < params.beam:
@@ -258,12 +233,11 @@ def finish_hypothesis(
     beam: int,
     past_end: bool,
 ) -> None:
-    """Insert a hypothesis that took EOS into the sorted finished ones, if it is among the
-    params.beam best.
+    """Insert a hypothesis that took EOS into the finished ones, if it is among the best.
 
-    total: its log-probability. ranking: the same plus its bonus for sentinels written in place of
-    EOS, by which it is ranked. beam: the number of the beam that took EOS. past_end: see
-    SearchState.
+    They are sorted, and params.beam are kept. total: its log-probability. ranking: the same plus
+    its bonus for sentinels written in place of EOS, by which it is ranked. beam: the number of the
+    beam that took EOS. past_end: see SearchState.
     """
     score = ranking / float(search.step[slot] + 1) ** params.length_penalty
     n = search.n_finished[slot]
@@ -278,21 +252,24 @@ def finish_hypothesis(
         search.finished_beam[slot, place] = search.finished_beam[slot, place - 1]
         search.finished_past_end[slot, place] = search.finished_past_end[slot, place - 1]
         place -= 1
-    search.finished_score[slot, place], search.finished_log_p[slot, place] = score, total
-    search.finished_step[slot, place], search.finished_beam[slot, place] = search.step[slot], beam
+    search.finished_score[slot, place] = score
+    search.finished_log_p[slot, place] = total
+    search.finished_step[slot, place] = search.step[slot]
+    search.finished_beam[slot, place] = beam
     search.finished_past_end[slot, place] = past_end
 
 
-@allocating
+@compiled
 def sample_byte(
     search: SearchState, params: SearchParams, work: Workspace, slot: int, beam: int, row: int
 ) -> None:
-    """Draw the next byte of one sample, which is beam `beam` of a sentence, and update its state.
+    """Draw the next byte of one sample, beam number `beam` of a sentence, and update its state.
 
     The likeliest pending sentinel is drawn with the probability of EOS if that is higher. row: its
     row in log_p. After EOS the sample is a finished hypothesis.
     """
-    step, log_p = search.step[slot], search.log_p[row]
+    step = search.step[slot]
+    log_p = search.log_p[row]
     fill_allowed(search, params, work, slot, beam)
     if np.isnan(log_p[0]):  # then all are
         search.state[slot] = DONE
@@ -301,10 +278,13 @@ def sample_byte(
     copy_values(work.values, log_p)
     if pending != 0:
         rank_pending(search, work, slot, beam, log_p)
-    byte = draw_byte(work.values, work.allowed, params, uniform(search.draw_keys[slot, beam], step))
+    share = uniform(search.draw_keys[slot, beam], step)
+    byte = draw_byte(work.values, work, params, share)
     score = search.score[slot, beam] + np.float64(log_p[byte])
-    search.history_byte[slot, step, beam], search.history_parent[slot, step, beam] = byte, beam
-    search.last[slot, beam], search.parent[slot, beam] = byte, beam
+    search.history_byte[slot, step, beam] = byte
+    search.history_parent[slot, step, beam] = beam
+    search.last[slot, beam] = byte
+    search.parent[slot, beam] = beam
     search.score[slot, beam] = score
     if byte == EOS:
         finish_hypothesis(search, params, slot, score, score, beam, search.past_end[slot, beam])

@@ -10,13 +10,15 @@ from bytenmt.jit import compiled
 from bytenmt.utf8 import N_IDS
 
 NO_SCORE = -np.inf
-BLOCK = 16  # bytes compared at once
+BLOCK_BYTES = 16  # bytes compared at once
 
 
 @compiled
 def copy_values(target: Any, source: Any) -> None:
-    """Copy a one-dimensional array into another one. A slice assignment would make Numba copy
-    twice."""
+    """Copy a one-dimensional array into another one.
+
+    A slice assignment would make Numba copy twice.
+    """
     for i in range(len(source)):
         target[i] = source[i]
 
@@ -29,14 +31,20 @@ def consider(best: Any, index: Any, n: int, total: float, candidate: int) -> int
     numbers. total, candidate: the score and number of the new one, which is left out unless the
     score exceeds NO_SCORE and, where `best` is full (n is its length), the lowest one.
     """
-    if not total > (best[n - 1] if n == len(best) else NO_SCORE):
+    place = n
+    lowest = NO_SCORE
+    if n == len(best):
+        place = n - 1
+        lowest = best[n - 1]
+    if not total > lowest:
         return n
-    place = n if n < len(best) else n - 1
     n = place + 1
     while place > 0 and total > best[place - 1]:
-        best[place], index[place] = best[place - 1], index[place - 1]
+        best[place] = best[place - 1]
+        index[place] = index[place - 1]
         place -= 1
-    best[place], index[place] = total, candidate
+    best[place] = total
+    index[place] = candidate
     return n
 
 
@@ -44,21 +52,24 @@ def consider(best: Any, index: Any, n: int, total: float, candidate: int) -> int
 def consider_all(
     best: Any, index: Any, n: int, score: float, log_p: Any, allowed: Any, candidate: int
 ) -> int:
-    """Insert the continuations of a beam by all allowed bytes into the n best; return their new
-    number.
+    """Insert the continuations of a beam by all allowed bytes into the n best.
+
+    Returns their new number.
 
     best, index: see consider. score: of the beam. log_p (256,): of its next bytes. candidate: the
     number of the continuation by byte 0, to which the byte is added.
     """
-    for first in range(0, N_IDS, BLOCK):
+    for first in range(0, N_IDS, BLOCK_BYTES):
         # Few blocks have a candidate, and a comparison without branches compiles to vector
         # instructions.
-        least = best[n - 1] if n == len(best) else NO_SCORE
+        least = NO_SCORE
+        if n == len(best):
+            least = best[n - 1]
         n_above = 0
-        for byte in range(first, first + BLOCK):
+        for byte in range(first, first + BLOCK_BYTES):
             n_above += int(score + np.float64(log_p[byte]) > least)
         if n_above > 0:
-            for byte in range(first, first + BLOCK):
+            for byte in range(first, first + BLOCK_BYTES):
                 if allowed[byte]:
                     total = score + np.float64(log_p[byte])
                     n = consider(best, index, n, total, candidate + byte)
@@ -67,8 +78,10 @@ def consider_all(
 
 @compiled
 def sort_allowed(values: Any, allowed: Any, order: Any) -> int:
-    """Write the allowed bytes to `order`, highest value first, lower bytes first among equals;
-    return their number."""
+    """Write the allowed bytes to `order`, highest value first; return their number.
+
+    Among equals, lower bytes come first.
+    """
     n = 0
     for byte in range(N_IDS):
         if allowed[byte]:

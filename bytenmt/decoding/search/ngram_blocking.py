@@ -1,50 +1,34 @@
-"""n-gram blocking (Paulus et al. 2018): no n characters occur twice in a text."""
+"""Block n-grams (Paulus et al. 2018): no n characters occur twice in a text."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from bytenmt.decoding.search.state import SearchParams
-from bytenmt.jit import allocating
+from bytenmt.jit import compiled
 from bytenmt.utf8 import ACCEPT, N_IDS
 
 
-@allocating
-def block_ngrams(text: Any, params: SearchParams, utf8: int, allowed: Any) -> None:
+@compiled
+def block_ngrams(text: Any, params: SearchParams, utf8: int, allowed: Any, blocked: Any) -> None:
     """Set allowed[byte] = False for bytes that would complete n characters that the text already
     contains.
 
     If none would be left, all stay. n is params.ngram. text (t,) uint8: the bytes so far. utf8: the
-    state of the UTF-8 automaton after them. allowed (256,) bool.
+    state of the UTF-8 automaton after them. allowed (256,) bool. blocked (256,) bool: overwritten.
     """
-    begun = len(text)  # where the unfinished character begins
-    while utf8 != ACCEPT and begun > 0:
-        begun -= 1
-        if text[begun] & 0xC0 != 0x80:
-            break
-    start = begun  # of the last n - 1 characters
-    for _ in range(params.ngram - 1):
-        if start == 0:
-            return
-        start -= 1
-        while text[start] & 0xC0 == 0x80:
-            start -= 1
+    start = last_characters(text, params.ngram - 1, utf8)
+    if start < 0:
+        return
     width = len(text) - start
-    blocked = np.zeros(N_IDS, np.bool_)
+    for byte in range(N_IDS):
+        blocked[byte] = False
     for earlier in range(len(text) - width):
-        if text[earlier] & 0xC0 == 0x80:
+        if is_continuation(text[earlier]) or not is_repeated(text, earlier, start):
             continue
-        same = True
-        for i in range(width):
-            if text[earlier + i] != text[start + i]:
-                same = False
-                break
+        # The same bytes end at the same place in a character; does the next byte finish it?
         byte = text[earlier + width]
-        # The same bytes end at the same place in a character; does this byte finish it, within the
-        # text?
-        if same and params.utf8_next[utf8, byte] == ACCEPT:
+        if params.utf8_next[utf8, byte] == ACCEPT:
             blocked[byte] = True
     is_left = False
     for byte in range(N_IDS):
@@ -52,3 +36,39 @@ def block_ngrams(text: Any, params: SearchParams, utf8: int, allowed: Any) -> No
     if is_left:
         for byte in range(N_IDS):
             allowed[byte] = allowed[byte] and not blocked[byte]
+
+
+@compiled
+def last_characters(text: Any, n: int, utf8: int) -> int:
+    """Return where the last n characters of a text begin; -1 if it has fewer.
+
+    A character that is unfinished, by the state of the UTF-8 automaton, follows them and is not
+    counted.
+    """
+    start = len(text)
+    while utf8 != ACCEPT and start > 0:
+        start -= 1
+        if not is_continuation(text[start]):
+            break
+    for _ in range(n):
+        if start == 0:
+            return -1
+        start -= 1
+        while is_continuation(text[start]):
+            start -= 1
+    return start
+
+
+@compiled
+def is_continuation(byte: int) -> bool:
+    """Return whether a byte is not the first one of its character in UTF-8."""
+    return byte & 0xC0 == 0x80
+
+
+@compiled
+def is_repeated(text: Any, earlier: int, start: int) -> bool:
+    """Return whether the bytes from `start` to the end of a text also stand at `earlier`."""
+    for i in range(len(text) - start):  # noqa: SIM110 (Numba compiles no generators)
+        if text[earlier + i] != text[start + i]:
+            return False
+    return True

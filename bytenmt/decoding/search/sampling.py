@@ -1,5 +1,4 @@
-"""Sampling: the random number of a byte is a hash of its request, text and step, independent of all
-else."""
+"""Draw bytes at random: the random number of a byte is a hash of its request, text and step."""
 
 from __future__ import annotations
 
@@ -8,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from bytenmt.compiled_hashes import INCREMENT, mix_bits
 from bytenmt.decoding.search.candidates import sort_allowed
-from bytenmt.decoding.search.state import SearchParams
-from bytenmt.jit import allocating, compiled
-from bytenmt.splitmix import INCREMENT, mix_bits
+from bytenmt.decoding.search.state import SearchParams, Workspace
+from bytenmt.jit import compiled
 from bytenmt.utf8 import N_IDS
 
 DROPPED_BITS = np.uint64(40)  # of 64: a draw has the 24 highest
@@ -19,32 +18,35 @@ DROPPED_BITS = np.uint64(40)  # of 64: a draw has the 24 highest
 
 @compiled
 def uniform(key: np.uint64, step: int) -> float:
-    """Return the random number in [0, 1) that decides a text's byte at a step: splitmix.mixed(key +
-    step).
-    key: of the text, from draw_key."""
-    return float(mix_bits(key + np.uint64(step) + INCREMENT) >> DROPPED_BITS) / float(1 << 24)
+    """Return the random number in [0, 1) that decides a text's byte at a step.
+
+    It has the highest bits of splitmix.mixed(key + step). key: of the text, from draw_key.
+    """
+    bits = mix_bits(key + np.uint64(step) + INCREMENT) >> DROPPED_BITS
+    return float(bits) / float(1 << 24)
 
 
-@allocating
-def draw_byte(log_p: Any, allowed: Any, params: SearchParams, share: float) -> int:
-    """Return a byte drawn by its probability: the first at which the cumulative one exceeds share *
-    total.
+@compiled
+def draw_byte(log_p: Any, work: Workspace, params: SearchParams, share: float) -> int:
+    """Return a byte drawn by its probability.
 
-    log_p (256,): natural log-probabilities. allowed (256,) bool. share: a random number in [0, 1).
+    It is the first byte at which the cumulative probability exceeds share * total.
+    log_p (256,): natural log-probabilities. work: its `allowed` has the possible bytes, and `order`
+    and `weights` are overwritten. share: a random number in [0, 1).
     Of the allowed bytes, after the temperature is applied, only the top_k likeliest can be drawn,
     and of these only the fewest whose probabilities reach top_p.
     """
-    order = np.empty(N_IDS, np.int64)
-    n = sort_allowed(log_p, allowed, order)
+    order = work.order
+    weights = work.weights
+    n = sort_allowed(log_p, work.allowed, order)
     if params.top_k > 0:
         n = min(n, params.top_k)
-    weights = np.zeros(N_IDS)
+    for byte in range(N_IDS):
+        weights[byte] = 0.0
     total = 0.0
     for rank in range(n):
-        tempered = (
-            np.float64(log_p[order[rank]]) - np.float64(log_p[order[0]])
-        ) / params.temperature
-        weights[order[rank]] = math.exp(tempered)
+        below_best = np.float64(log_p[order[rank]]) - np.float64(log_p[order[0]])
+        weights[order[rank]] = math.exp(below_best / params.temperature)
         total += weights[order[rank]]
     if params.top_p < 1.0:
         kept = 0.0
@@ -56,7 +58,8 @@ def draw_byte(log_p: Any, allowed: Any, params: SearchParams, share: float) -> i
         for byte in range(N_IDS):
             total += weights[byte]
     target = share * total
-    running, drawn = 0.0, order[0]
+    running = 0.0
+    drawn = order[0]
     for byte in range(N_IDS):
         if weights[byte] > 0.0:
             running += weights[byte]

@@ -1,4 +1,4 @@
-"""A spinning barrier for threads that run compiled code without the interpreter lock.
+"""Let threads that run compiled code without the interpreter lock wait for each other, spinning.
 
 The threads of a decoder step wait for each other dozens of times, each time for a few microseconds.
 Putting a thread to sleep costs more than that.
@@ -20,11 +20,12 @@ from bytenmt.decoding.cpu.kernels.simd import (
     emit_function,
     pointer,
 )
+from bytenmt.decoding.cpu.records import ABORTED, Address
 from bytenmt.jit import compiled
 
-COUNTERS = 16  # int64 numbers of a barrier, initially zero: two cache lines, one for each counter
-_ARRIVED, _ROUND = 0, 8  # indices of the counters
-ABORTED = 9  # index of a flag: not 0 if a thread has failed and the others must not wait for it
+# Indices of the counters, beside ABORTED.
+_ARRIVED = 0  # threads that wait
+_ROUND = 8  # times that all have arrived
 # Checks before a thread yields its core: some 3 microseconds. If two of the threads share a core,
 # every wait wastes that time; with 4000 checks it was nine tenths of all time.
 _MAX_CHECKS = 200
@@ -51,18 +52,17 @@ def _pause(b: Builder) -> None:
 
 _read = emit_function(2, 0, _load, types.int64)  # (address, index) -> the number there
 _write = emit_function(3, 0, _store)  # (address, index, number)
-_increase = emit_function(
-    3, 0, _add, types.int64
-)  # (address, index, increment) -> the number before
+# (address, index, increment) -> the number before
+_increase = emit_function(3, 0, _add, types.int64)
 _pause_core = emit_function(0, 0, _pause)
 
 
 @compiled
-def barrier(counters: int, n_threads: int) -> bool:
-    """Wait until all n_threads threads have called it and return True; False if a thread has
-    failed: then the caller must return.
+def barrier(counters: Address, n_threads: int) -> bool:
+    """Wait until all n_threads threads have called it and return True.
 
-    counters: address of COUNTERS int64 numbers, zero before the first use. A thread that fails sets
+    Returns False if a thread has failed: then the caller must return, too.
+    counters: N_COUNTERS int64 numbers, zero before the first use. A thread that fails sets
     the one at index ABORTED to 1.
     """
     if n_threads == 1:

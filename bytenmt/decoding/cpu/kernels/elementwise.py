@@ -1,5 +1,4 @@
-"""Elementwise functions and reductions of contiguous float32 numbers, called from compiled code by
-address.
+"""Compute elementwise functions and reductions of contiguous float32 numbers, by address.
 
 The destination comes first; it may be one of the sources, but not overlap one. A result has the
 same bits wherever a number stands in its row. NaN stays NaN. Functions whose name begins with
@@ -34,18 +33,26 @@ from bytenmt.decoding.cpu.kernels.simd import (
     splat_int,
     store_part,
 )
+from bytenmt.decoding.cpu.records import Address
 from bytenmt.jit import compiled
 
-# exp(x) = 2^n exp(r), |r| <= ln(2)/2: n from adding a number so large that its last bit is worth
-# one; ln(2) in two parts, of which n times the first is exact. The polynomial is that of Cephes'
-# expf.
-_TO_INTEGER = 1.5 * 2.0**23
+# exp(x) = 2^n exp(r), |r| <= ln(2)/2: n comes from adding a number so large that its last bit is
+# worth one; ln(2) is in two parts, of which n times the first is exact. The polynomial is that of
+# Cephes' expf.
+_ROUNDING_TERM = 1.5 * 2.0**23
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
-_EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5)
+_EXP_COEFFICIENTS = (
+    1.9875691500e-4,
+    1.3981999507e-3,
+    8.3334519073e-3,
+    4.1665795894e-2,
+    1.6666665459e-1,
+    0.5,
+)
 _EXP_RANGE = -104.0, 89.0  # beyond, the result is 0 or infinite
 # tanh(x) = x p(x^2) / q(x^2), 1 in float32 beyond the range; the coefficients are those of Eigen's
 # ptanh.
-_TANH_RANGE = 7.90531110763549805
+_TANH_LIMIT = 7.90531110763549805
 _TANH_P = (
     -2.76076847742355e-16,
     2.00018790482477e-13,
@@ -84,13 +91,13 @@ def _power_of_two(b: Builder, n: Value) -> Value:
 def emit_exp(b: Builder, x: Value) -> Value:
     """Emit LLVM code for exp(x) of a vector x of 16 numbers; return its value."""
     x = at_least(b, at_most(b, x, _EXP_RANGE[1]), _EXP_RANGE[0])
-    moved = multiply_add(b, x, splat(1 / math.log(2)), splat(_TO_INTEGER))
-    n = b.fsub(moved, splat(_TO_INTEGER))
+    moved = multiply_add(b, x, splat(1 / math.log(2)), splat(_ROUNDING_TERM))
+    n = b.fsub(moved, splat(_ROUNDING_TERM))
     r = multiply_add(b, n, splat(-_LN2_HIGH), x)
     r = multiply_add(b, n, splat(-_LN2_LOW), r)
-    p = multiply_add(b, _polynomial(b, r, _EXP), b.fmul(r, r), b.fadd(r, splat(1.0)))
+    p = multiply_add(b, _polynomial(b, r, _EXP_COEFFICIENTS), b.fmul(r, r), b.fadd(r, splat(1.0)))
     # 2^n in two factors: n reaches beyond the exponents of normal numbers.
-    integer = b.sub(b.bitcast(moved, INT_VECTOR), b.bitcast(splat(_TO_INTEGER), INT_VECTOR))
+    integer = b.sub(b.bitcast(moved, INT_VECTOR), b.bitcast(splat(_ROUNDING_TERM), INT_VECTOR))
     half = b.ashr(integer, splat_int(1))
     p = b.fmul(p, _power_of_two(b, half))
     return b.fmul(p, _power_of_two(b, b.sub(integer, half)))
@@ -103,19 +110,22 @@ def emit_sigmoid(b: Builder, x: Value) -> Value:
 
 def emit_tanh(b: Builder, x: Value) -> Value:
     """Emit LLVM code for tanh(x) of a vector x of 16 numbers; return its value."""
-    x = at_least(b, at_most(b, x, _TANH_RANGE), -_TANH_RANGE)
+    x = at_least(b, at_most(b, x, _TANH_LIMIT), -_TANH_LIMIT)
     square = b.fmul(x, x)
     p = b.fmul(x, _polynomial(b, square, _TANH_P))
     return b.fdiv(p, _polynomial(b, square, _TANH_Q))
 
 
 def map_kernel(n_sources: int, n_floats: int, compute: Callable[..., Value]) -> Any:
-    """Return a kernel (y, sources …, n, floats …) that sets y[i] = compute(builder, *sources[i],
-    *floats). y and the sources are addresses of n numbers each. compute emits LLVM code for vectors
-    of 16 numbers."""
+    """Return a kernel (y, sources …, n, floats …) that computes a function of n numbers.
+
+    It sets y[i] = compute(builder, *sources[i], *floats). y and the sources are addresses of n
+    numbers each. compute emits LLVM code for vectors of 16 numbers.
+    """
 
     def generate(b: Builder, destination: Value, *rest: Value) -> None:
-        sources, n = rest[:n_sources], rest[n_sources]
+        sources = rest[:n_sources]
+        n = rest[n_sources]
         floats = [broadcast(b, value) for value in rest[n_sources + 1 :]]
 
         def body(index: Value, n_left: Value | None) -> list[Value]:
@@ -152,7 +162,8 @@ def reduce_kernel(
     """
 
     def generate(b: Builder, *arguments: Value) -> Value:
-        sources, n = arguments[:n_sources], arguments[n_sources]
+        sources = arguments[:n_sources]
+        n = arguments[n_sources]
         floats = [broadcast(b, value) for value in arguments[n_sources + 1 :]]
 
         def accumulate(value: Value, index: Value, n_left: Value | None = None) -> Value:
@@ -183,6 +194,18 @@ def reduce_kernel(
     return emit_function(n_sources + 1, n_floats, generate, types.float32)
 
 
+def _gated(b: Builder, x: Value, gate: Value) -> Value:
+    return b.fmul(x, emit_sigmoid(b, gate))
+
+
+def _plus_product(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    return multiply_add(b, y, z, x)
+
+
+def _exp_less(b: Builder, x: Value, shift: Value) -> Value:
+    return emit_exp(b, b.fsub(x, shift))
+
+
 def _gru_keep(b: Builder, z: Value, g: Value, h: Value) -> Value:
     new = emit_tanh(b, g)
     return multiply_add(b, emit_sigmoid(b, z), b.fsub(h, new), new)
@@ -197,8 +220,10 @@ def _lstm_cell(b: Builder, c: Value, i: Value, f: Value, g: Value) -> Value:
 
 
 def _multiplicative(b: Builder, h: Value, g1: Value, g2: Value, g3: Value, u: Value) -> Value:
-    """Return g1 tanh(g2 h + g3 u) (Kalchbrenner et al. 2016), from the gates before sigma and u
-    before tanh."""
+    """Return g1 tanh(g2 h + g3 u), from the gates before sigma and u before tanh.
+
+    See Kalchbrenner et al. 2016 (ByteNet).
+    """
     new = b.fmul(emit_sigmoid(b, g3), emit_tanh(b, u))
     return b.fmul(emit_sigmoid(b, g1), emit_tanh(b, multiply_add(b, emit_sigmoid(b, g2), h, new)))
 
@@ -212,53 +237,48 @@ def _square(b: Builder, sum_: Value, x: Value, mean: Value) -> Value:
     return multiply_add(b, far, far, sum_)
 
 
-# Elementwise kernels: a destination y, sources, the count n, then float32 numbers.
+# Elementwise kernels. Their arguments: addresses of a destination y and of sources, the count n,
+# then float32 numbers.
 tanh = map_kernel(1, 0, emit_tanh)  # (y, x, n)
 sigmoid = map_kernel(1, 0, emit_sigmoid)  # (y, x, n)
 relu = map_kernel(1, 0, lambda b, x: at_least(b, x, 0.0))  # (y, x, n)
-glu = map_kernel(
-    2, 0, lambda b, x, gate: b.fmul(x, emit_sigmoid(b, gate))
-)  # (y, a, b, n): a * sigmoid(b)
+glu = map_kernel(2, 0, _gated)  # (y, a, b, n): a * sigmoid(b)
 add = map_kernel(2, 0, _plus)  # (y, a, b, n): a + b
 multiply = map_kernel(2, 0, lambda b, x, y: b.fmul(x, y))  # (y, a, b, n): a * b
-add_product = map_kernel(
-    3, 0, lambda b, x, y, z: multiply_add(b, y, z, x)
-)  # (y, a, b, c, n): a + b * c
+add_product = map_kernel(3, 0, _plus_product)  # (y, a, b, c, n): a + b * c
 scale = map_kernel(1, 1, lambda b, x, factor: b.fmul(x, factor))  # (y, x, n, factor): x * factor
-gru_keep = map_kernel(
-    3, 0, _gru_keep
-)  # (y, z, g, h, n), before sigma and tanh: sigma(z) h + (1 - sigma(z)) tanh(g)
+# (y, z, g, h, n), z and g before sigma and tanh: sigma(z) h + (1 - sigma(z)) tanh(g)
+gru_keep = map_kernel(3, 0, _gru_keep)
 gru_take = map_kernel(3, 0, _gru_take)  # (y, z, g, h, n): (1 - sigma(z)) h + sigma(z) tanh(g)
-_exp_shifted = map_kernel(
-    1, 1, lambda b, x, shift: emit_exp(b, b.fsub(x, shift))
-)  # (y, x, n, shift)
+_exp_shifted = map_kernel(1, 1, _exp_less)  # (y, x, n, shift)
 _multiplicative_unit = map_kernel(5, 0, _multiplicative)
 _lstm_cells = map_kernel(4, 0, _lstm_cell)
 _lstm_outputs = map_kernel(2, 0, lambda b, o, c: b.fmul(emit_sigmoid(b, o), emit_tanh(b, c)))
 _normalised = map_kernel(3, 2, _normalise)
-# Reductions: sources, the count n, then float32 numbers -> float32.
+# Reductions. Their arguments: addresses of sources, the count n, then float32 numbers.
 row_sum = reduce_kernel(1, 0, _plus)  # (x, n)
 squared_distances = reduce_kernel(1, 1, _square)  # (x, n, mean): the sum of (x - mean)^2
 row_max = reduce_kernel(1, 0, lambda b, most, x: _larger(b, x, most), _larger, -math.inf)  # (x, n)
 
 
 @compiled
-def exp_sum(y: int, x: int, n: int, shift: float) -> np.float32:
-    """Set y = exp(x - shift) for n numbers and return the sum of y. x, y: addresses."""
+def exp_sum(y: Address, x: Address, n: int, shift: float) -> np.float32:
+    """Set y = exp(x - shift) for n numbers and return the sum of y."""
     _exp_shifted(y, x, n, shift)
     return np.float32(row_sum(y, n))
 
 
 @compiled
-def softmax(y: int, x: int, n: int) -> None:
-    """Set y to the softmax of n numbers x. x, y: addresses."""
+def softmax(y: Address, x: Address, n: int) -> None:
+    """Set y to the softmax of n numbers x."""
     scale(y, y, n, np.float32(1) / np.float32(exp_sum(y, x, n, row_max(x, n))))
 
 
 @compiled
-def layer_norm(y: int, x: int, gain: int, bias: int, n: int, epsilon: float) -> None:
-    """Set y = (x - mean) / sqrt(variance + epsilon) * gain + bias for n numbers; all others are
-    addresses."""
+def layer_norm(
+    y: Address, x: Address, gain: Address, bias: Address, n: int, epsilon: float
+) -> None:
+    """Set y = (x - mean) / sqrt(variance + epsilon) * gain + bias for n numbers."""
     mean = np.float32(row_sum(x, n) / np.float32(n))
     variance = squared_distances(x, n, mean) / np.float32(n)
     factor = np.float32(1) / np.sqrt(np.float32(variance + np.float32(epsilon)))
@@ -266,31 +286,35 @@ def layer_norm(y: int, x: int, gain: int, bias: int, n: int, epsilon: float) -> 
 
 
 @compiled
-def multiplicative(y: int, maps: int, h: int, n: int) -> None:
-    """Set y to the multiplicative unit g1 tanh(g2 h + g3 u) of h, n numbers (ByteNet, Kalchbrenner
-    et al. 2016). maps: address of g1, g2, g3 and u, one after another, before their sigmoids and
-    tanh."""
+def multiplicative(y: Address, maps: Address, h: Address, n: int) -> None:
+    """Set y to the multiplicative unit g1 tanh(g2 h + g3 u) of h, n numbers.
+
+    See Kalchbrenner et al. 2016 (ByteNet). maps: g1, g2, g3 and u, one after another, before their
+    sigmoids and tanh.
+    """
     _multiplicative_unit(y, h, maps, maps + 4 * n, maps + 8 * n, maps + 12 * n, n)
 
 
 @compiled
-def lstm_step(h: int, c: int, gates: int, n: int) -> None:
+def lstm_step(h: Address, c: Address, gates: Address, n: int) -> None:
     """Execute an LSTM step in place: c = sigma(f) c + sigma(i) tanh(g), then h = sigma(o) tanh(c).
-    h, c: addresses of n numbers. gates: address of i, f, g and o, one after another."""
+
+    h, c: n numbers each. gates: i, f, g and o, one after another.
+    """
     _lstm_cells(c, c, gates, gates + 4 * n, gates + 8 * n, n)
     _lstm_outputs(h, gates + 12 * n, c, n)
 
 
 @compiled
-def gru_reset(rs: int, gates: int, h: int, n: int) -> None:
+def gru_reset(rs: Address, gates: Address, h: Address, n: int) -> None:
     """Execute a GRU's reset gate for one row: gates[:n] = r = sigma(gates[:n]), then rs = r * h."""
     sigmoid(gates, gates, n)
     multiply(rs, gates, h, n)
 
 
 @compiled
-def gru_update(h: int, gates: int, u: int, n: int, flags: int) -> None:
-    """Set h to the new state of a GRU for one row. Addresses: h and u of n numbers, gates of 3n.
+def gru_update(h: Address, gates: Address, u: Address, n: int, flags: int) -> None:
+    """Set h to the new state of a GRU for one row. h and u have n numbers, gates 3n.
 
     gates: r, then z and the input's share of g, before sigma and tanh. u: the state's share of g.
     flags: bit 0: r resets u, bit 1: z takes the new value, see layers.recurrent.GRU.

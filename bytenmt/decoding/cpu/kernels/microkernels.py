@@ -1,5 +1,4 @@
-"""The inner step of a matrix product in each precision: how rows are prepared, and how sums are
-updated.
+"""Emit the inner step of a matrix product in each precision: prepare rows, and update sums.
 
 gemm.py builds loops from it. int8 rounds the inputs of a row to integers relative to its largest,
 and multiplies them with the weights in exact integers: of 8 bits where the machine has VNNI,
@@ -13,6 +12,7 @@ from typing import Any, ClassVar
 
 from llvmlite import ir
 
+from bytenmt.decoding.cpu.kernels.panels import ROW_HEADER_BYTES, row_bytes
 from bytenmt.decoding.cpu.kernels.simd import (
     FEATURES,
     FLOAT,
@@ -53,15 +53,16 @@ class Fp32:
 
     inputs_per_step: ClassVar[int] = 1  # inputs of an output that stand together in a panel
     input_bytes: ClassVar[int] = 0  # per input of a prepared row; 0: rows need no preparation
-    initial_sums: ClassVar[tuple[Value, ...]] = (
-        splat(0.0),
-    )  # the sums of 16 outputs before the first step
+    # The sums of 16 outputs before the first step.
+    initial_sums: ClassVar[tuple[Value, ...]] = (splat(0.0),)
     scaled: ClassVar[bool] = False  # whether each output has a scale
     narrow_rows: ClassVar[int] = 6  # rows per block where there are 16 registers of 8 numbers
 
     def prepare(self, b: Builder, to: Value, x: Value, n_in: Value) -> None:
-        """Emit code that writes n_in numbers at x, padded to whole vectors, to `to` for `inputs` to
-        read."""
+        """Emit code that writes n_in numbers at x, padded to whole vectors, to `to`.
+
+        `inputs` reads them there.
+        """
         raise NotImplementedError
 
     def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
@@ -75,8 +76,10 @@ class Fp32:
     def add(
         self, b: Builder, sums: Sequence[Value], x: Sequence[Value], w: Sequence[Value]
     ) -> list[Value]:
-        """Emit the additions of a step: return the sums of 16 outputs after it. x, w: its inputs,
-        weights."""
+        """Emit the additions of a step: return the sums of 16 outputs after it.
+
+        x, w: its inputs and weights.
+        """
         total = sums[0]
         for input_, weight in zip(x, w, strict=True):
             total = multiply_add(b, input_, weight, total)
@@ -112,36 +115,33 @@ class Int8(Fp32):
         return [integers]
 
     def interleave(self, b: Builder, parts: Sequence[Value]) -> Value:
-        """Return 16 inputs, in the parts that split_bytes made of them, as the bytes of a prepared
-        row."""
+        """Return 16 inputs as the bytes of a prepared row. parts: see split_bytes."""
         return b.trunc(parts[0], _BYTES)
 
     def prepare(self, b: Builder, to: Value, x: Value, n_in: Value) -> None:
-        """Emit code that rounds n_in numbers at x to integers and writes them, after a header, to
+        """Emit code that rounds n_in numbers at x to integers, and writes a header and them to
         `to`."""
-        most = _map_row(
+
+        def larger(low: Value, high: Value) -> Value:
+            return b.select(b.icmp_unsigned(">", low, high), low, high)
+
+        (lanes,) = _map_row(
             b, x, n_in, [splat_int(0)], lambda _, values, most: [_larger(b, most, values)]
-        )[0]
-        most = reduce_lanes(
-            b, most, lambda low, high: b.select(b.icmp_unsigned(">", low, high), low, high)
         )
-        most = b.bitcast(most, FLOAT)
+        most = b.bitcast(reduce_lanes(b, lanes, larger), FLOAT)
         # If all inputs are (almost) zero, or one is NaN, the scale alone determines the result.
-        ordinary = b.fcmp_ordered(">", most, ir.Constant(FLOAT, _SMALLEST))
+        ordinary = b.fcmp_ordered(">", most, ir.Constant(FLOAT, _MIN_LARGEST))
         largest = self.largest_integer(b, x, n_in, most)
         factor = b.fdiv(largest, most)
         factor = broadcast(b, b.select(ordinary, factor, ir.Constant(FLOAT, 0.0)))
 
         def write(place: Value, values: Value, *sums: Value) -> list[Value]:
-            moved = b.fadd(b.fmul(values, factor), splat(_TO_INTEGER))
-            integers = b.sub(
-                b.bitcast(moved, INT_VECTOR), b.bitcast(splat(_TO_INTEGER), INT_VECTOR)
-            )
-            parts = self.split_bytes(b, integers)
+            moved = b.fadd(b.fmul(values, factor), splat(_ROUNDING_TERM))
+            term = b.bitcast(splat(_ROUNDING_TERM), INT_VECTOR)
+            parts = self.split_bytes(b, b.sub(b.bitcast(moved, INT_VECTOR), term))
             together = self.interleave(b, parts)
-            destination = pointer(
-                b, b.add(to, const_int(ROW_HEADER)), INT8, b.mul(place, const_int(self.input_bytes))
-            )
+            first = b.add(to, const_int(ROW_HEADER_BYTES))
+            destination = pointer(b, first, INT8, b.mul(place, const_int(self.input_bytes)))
             b.store(together, b.bitcast(destination, together.type.as_pointer()), align=4)
             return [b.add(sum_, part) for sum_, part in zip(sums, parts, strict=True)]
 
@@ -152,23 +152,22 @@ class Int8(Fp32):
             b.store(value, pointer(b, to, INT32, const_int(1 + k)), align=4)
 
     def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
-        """Return the four inputs of a step, packed in `input_bytes` int32, each broadcast to all
-        lanes."""
+        """Return the four inputs of a step, in `input_bytes` int32, each broadcast to all lanes."""
         first = b.mul(step, const_int(self.input_bytes))
         return [
-            _broadcast_from(b, row, INT32, b.add(first, const_int(ROW_HEADER // 4 + k)))
+            _broadcast_from(b, row, INT32, b.add(first, const_int(ROW_HEADER_BYTES // 4 + k)))
             for k in range(self.input_bytes)
         ]
 
     def weights(self, b: Builder, panel: Value, step: Value, k: int) -> Sequence[Value]:
-        """Return the four weights of a step as bytes in an int32, one lane for each of 16 outputs."""
+        """Return the four weights of a step as bytes of an int32, one lane for each output."""
         return [b.bitcast(load(b, panel, _weight_index(b, step, k)), INT_VECTOR)]
 
     def add(
         self, b: Builder, sums: Sequence[Value], x: Sequence[Value], w: Sequence[Value]
     ) -> list[Value]:
-        """Add the dot products of four inputs and weights to the int32 sums, one vector a part of
-        x."""
+        """Add the dot products of four inputs and weights to the int32 sums, a vector for each part
+        of x."""
         name = "llvm.x86.avx512.vpdpbusd.512"
         return [
             call(b, name, INT_VECTOR, [sum_, w[0], part])
@@ -176,13 +175,14 @@ class Int8(Fp32):
         ]
 
     def result(self, b: Builder, sums: Sequence[Value], row: Value) -> Value:
-        """Return 16 outputs: sums less 128 times those of the inputs, times the scale of the row's
-        inputs."""
+        """Return 16 outputs: the sums less 128 times those of the inputs, times the row's scale."""
         parts = [
             b.sitofp(b.sub(sum_, _broadcast_from(b, row, INT32, const_int(1 + k))), VECTOR)
             for k, sum_ in enumerate(sums)
         ]
-        value = parts[0] if len(parts) == 1 else multiply_add(b, parts[0], splat(256.0), parts[1])
+        value = parts[0]
+        if len(parts) == 2:
+            value = multiply_add(b, parts[0], splat(256.0), parts[1])
         return b.fmul(value, _broadcast_from(b, row, FLOAT, const_int(0)))
 
 
@@ -203,13 +203,11 @@ class Int8Wide(Int8):
         return [h, b.sub(integers, b.shl(h, splat_int(8)))]
 
     def interleave(self, b: Builder, parts: Sequence[Value]) -> Value:
-        """Return 16 inputs as bytes: h of four inputs, l of the same four, h of the next four, and
-        so on."""
+        """Return 16 inputs as bytes: h of four inputs, l of the same four, and so on."""
         fours = ir.VectorType(INT32, LANES // 4)
         h, low = (b.bitcast(b.trunc(part, _BYTES), fours) for part in parts)
-        return b.shuffle_vector(
-            h, low, ir.Constant(ir.VectorType(INT32, 8), [0, 4, 1, 5, 2, 6, 3, 7])
-        )
+        order = ir.Constant(ir.VectorType(INT32, 8), [0, 4, 1, 5, 2, 6, 3, 7])
+        return b.shuffle_vector(h, low, order)
 
 
 class Int8InInt16(Int8):
@@ -227,15 +225,17 @@ class Int8InInt16(Int8):
     narrow_rows = 4
 
     def largest_integer(self, b: Builder, x: Value, n_in: Value, most: Value) -> Value:
-        """Return the integer, as float32, to which the largest |x| of a row, `most`, is rounded: so
-        small that the rounded |x| of the row add up to _MOST_ADDED at most."""
+        """Return the integer, as float32, to which the largest |x| of a row, `most`, is rounded.
+
+        It is so small that the rounded |x| of the row add up to _MAX_INPUT_SUM at most.
+        """
 
         def add(_: Value, values: Value, total: Value) -> list[Value]:
             return [b.fadd(total, _size(b, values))]
 
         (added,) = _map_row(b, x, n_in, [splat(0.0)], add)
         share = b.fdiv(most, reduce_lanes(b, added, b.fadd))
-        fitting = b.fmul(share, ir.Constant(FLOAT, _MOST_ADDED))
+        fitting = b.fmul(share, ir.Constant(FLOAT, _MAX_INPUT_SUM))
         fits = b.fcmp_ordered("<", fitting, ir.Constant(FLOAT, self.largest))
         limit = b.select(fits, fitting, ir.Constant(FLOAT, self.largest))
         return b.sitofp(b.fptosi(limit, INT32), FLOAT)
@@ -247,8 +247,7 @@ class Int8InInt16(Int8):
         return b.shuffle_vector(words, words, ir.Constant(INT_VECTOR, order))
 
     def weights(self, b: Builder, panel: Value, step: Value, k: int) -> Sequence[Value]:
-        """Return the weights of inputs 0 and 2 of a step as pairs of 16 bits, then those of 1 and
-        3."""
+        """Return the weights of inputs 0 and 2 of a step as pairs of 16 bits, then of 1 and 3."""
         fours = b.bitcast(load(b, panel, _weight_index(b, step, k)), _WORDS)
         even = b.and_(fours, ir.Constant(_WORDS, [0xFF] * (2 * LANES)))
         return [even, b.lshr(fours, ir.Constant(_WORDS, [8] * (2 * LANES)))]
@@ -266,10 +265,10 @@ class Int8InInt16(Int8):
 def _add_pairs(b: Builder, x: Value, y: Value) -> Value:
     """Return x[2 i] y[2 i] + x[2 i + 1] y[2 i + 1] of 32 integers of 16 bits, as 16 of 32 bits."""
     wide = ir.VectorType(INT32, 2 * LANES)
-    product = b.mul(
-        b.sext(x, wide), b.sext(y, wide)
-    )  # LLVM finds the instruction for it, as PMADDWD of x86
-    even, odd = (ir.Constant(INT_VECTOR, list(range(first, 2 * LANES, 2))) for first in (0, 1))
+    # LLVM finds the instruction for it, such as PMADDWD of x86.
+    product = b.mul(b.sext(x, wide), b.sext(y, wide))
+    even = ir.Constant(INT_VECTOR, list(range(0, 2 * LANES, 2)))
+    odd = ir.Constant(INT_VECTOR, list(range(1, 2 * LANES, 2)))
     return b.add(b.shuffle_vector(product, product, even), b.shuffle_vector(product, product, odd))
 
 
@@ -278,25 +277,21 @@ def _size(b: Builder, values: Value) -> Value:
     return b.bitcast(b.and_(b.bitcast(values, INT_VECTOR), splat_int(0x7FFFFFFF)), VECTOR)
 
 
-ROW_HEADER = 64  # bytes before the inputs of a prepared row, see Int8
-_SMALLEST = 1e-30  # for larger x, 1 / x is finite
+_MIN_LARGEST = 1e-30  # for larger x, 1 / x is finite
 _WORDS = ir.VectorType(INT16, 2 * LANES)
-_MOST_ADDED = (
-    16.8e6  # sum of the inputs of 16 bits of a row: times 127 it fits 32 bits, rounding included
-)
-_TO_INTEGER = 1.5 * 2.0**23  # adding it to a float32 rounds to integers in its last bits
+# Of the inputs of 16 bits of a row: times 127 it fits 32 bits, rounding included.
+_MAX_INPUT_SUM = 16.8e6
+_ROUNDING_TERM = 1.5 * 2.0**23  # adding it to a float32 rounds to integers in its last bits
 
 
-@compiled
-def row_bytes(n_in: int, input_bytes: int) -> int:
-    """Return the bytes of a prepared row: a header and n_in inputs of input_bytes, in whole cache
-    lines."""
-    return ROW_HEADER + ((n_in + LANES - 1) // LANES * LANES * input_bytes + 63) // 64 * 64
+prepared_row_bytes = compiled(row_bytes)
 
 
 def _weight_index(b: Builder, step: Value, k: int) -> Value:
-    """Return where vector k of a step begins in a panel, in units of 4 bytes: a step is always 64
-    of them."""
+    """Return where vector k of a step begins in a panel, in units of 4 bytes.
+
+    A step is always 64 of them.
+    """
     return b.add(b.mul(step, const_int(PANEL)), const_int(k * LANES))
 
 
@@ -306,8 +301,10 @@ def _broadcast_from(b: Builder, row: Value, kind: Any, index: Value) -> Value:
 
 
 def _larger(b: Builder, most: Value, x: Value) -> Value:
-    """Return the larger of `most` and |x|, both as bits; the bits of NaN exceed those of any
-    number."""
+    """Return the larger of `most` and |x|, both as bits.
+
+    The bits of NaN exceed those of any number.
+    """
     size = b.and_(b.bitcast(x, INT_VECTOR), splat_int(0x7FFFFFFF))
     return b.select(b.icmp_unsigned(">", size, most), size, most)
 
@@ -318,9 +315,8 @@ def _map_row(b: Builder, x: Value, n_in: Value, carried: list[Value], body: Any)
     The last vector is padded with zeros. Returns the loop-carried values.
     """
 
-    return loop_with_tail(
-        b,
-        n_in,
-        carried,
-        lambda place, left, *values: body(place, load_part(b, x, place, left), *values),
-    )
+    def step(place: Value, n_left: Value | None, *values: Value) -> list[Value]:
+        following: list[Value] = body(place, load_part(b, x, place, n_left), *values)
+        return following
+
+    return loop_with_tail(b, n_in, carried, step)

@@ -16,8 +16,13 @@ from bytenmt.kernel_constants import PANEL, PRECISIONS
 Bytes = npt.NDArray[np.uint8]
 
 STEP_BYTES = 4 * PANEL  # weights of the inputs that a product takes at once, in every precision
-FP32, INT8 = (PRECISIONS.index(name) for name in ("fp32", "int8"))  # codes of precisions
-ZERO = 128  # the byte that stands for 0 in int8 panels, which are unsigned
+FP32 = PRECISIONS.index("fp32")  # codes of precisions
+INT8 = PRECISIONS.index("int8")
+VECTOR_INPUTS = 16  # numbers of a vector
+TILE_ROWS = 96  # rows that are multiplied with a panel before the next panel
+ROW_HEADER_BYTES = 64  # bytes before the inputs of a prepared row, see microkernels.Int8
+MAX_INPUT_BYTES = 2  # of an input of a prepared row, see microkernels.Int8Wide
+ZERO_BYTE = 128  # the byte that stands for 0 in int8 panels, which are unsigned
 
 
 def pack(matrix: npt.NDArray[Any]) -> Bytes:
@@ -27,9 +32,13 @@ def pack(matrix: npt.NDArray[Any]) -> Bytes:
     128 is added to the integers. The last panel is padded with zeros.
     """
     n_out, n_in = matrix.shape
-    values, together, zero = matrix, 1, 0  # together: inputs of an output that stand together
+    values = matrix
+    together = 1  # inputs of an output that stand together
+    zero = 0
     if matrix.dtype == np.int8:
-        values, together, zero = matrix.view(np.uint8) ^ np.uint8(ZERO), 4, ZERO
+        values = matrix.view(np.uint8) ^ np.uint8(ZERO_BYTE)
+        together = 4
+        zero = ZERO_BYTE
     n_groups = -(-n_in // together)
     panels = np.full((-(-n_out // PANEL), n_groups, PANEL, together), zero, values.dtype)
     for panel in range(len(panels)):  # one by one: transposing all at once misses the caches
@@ -38,3 +47,20 @@ def pack(matrix: npt.NDArray[Any]) -> Bytes:
         whole[:, :n_in] = part
         panels[panel, :, : len(part)] = whole.reshape(len(part), n_groups, together).swapaxes(0, 1)
     return panels.reshape(-1).view(np.uint8)
+
+
+def row_bytes(n_in: int, input_bytes: int) -> int:
+    """Return the bytes of a prepared row: a header and n_in inputs of input_bytes each.
+
+    The inputs fill whole vectors, and the row whole cache lines.
+    """
+    padded_inputs = (n_in + VECTOR_INPUTS - 1) // VECTOR_INPUTS * VECTOR_INPUTS
+    return ROW_HEADER_BYTES + (padded_inputs * input_bytes + 63) // 64 * 64
+
+
+def scratch_bytes(n_in: int, rows: int = TILE_ROWS) -> int:
+    """Return the bytes of temporary memory of linear_panels for up to `rows` rows of n_in inputs.
+
+    They suffice for any precision; by default, for any number of rows.
+    """
+    return min(rows, TILE_ROWS) * row_bytes(n_in, MAX_INPUT_BYTES)

@@ -1,5 +1,4 @@
-"""Helpers to write kernels in LLVM IR: vectors of 16 float32 numbers, loads and stores by address,
-and loops.
+"""Write kernels in LLVM IR: vectors of 16 float32 numbers, loads and stores by address, and loops.
 
 `emit_function` makes a function that code compiled by Numba can call. Addresses are int64 and need
 not be aligned. On machines with narrower vectors LLVM splits a vector into several. Functions that
@@ -52,8 +51,9 @@ def emit_function(
 ) -> Any:
     """Return a function written in LLVM IR, which functions compiled by Numba can call.
 
-    Its arguments are n_addresses int64, then n_floats float32 numbers. generate(builder,
-    *arguments) emits its body and returns its result, or None. result: the Numba type of that.
+    Its arguments are n_addresses int64, then n_floats float32 numbers.
+    generate(builder, *arguments) emits its body and returns its result, or None.
+    result: the Numba type of that.
     """
     parameters = [types.int64] * n_addresses + [types.float32] * n_floats
 
@@ -90,15 +90,13 @@ def pointer(builder: Builder, address: Value, kind: Any, index: Value | None = N
 
 
 def load(builder: Builder, address: Value, index: Value) -> Value:
-    """Emit the load of a vector of 16 float32 numbers, from element `index` of an array at an
-    address."""
+    """Emit the load of 16 float32 numbers, from element `index` of an array at an address."""
     element = pointer(builder, address, FLOAT, index)
     return builder.load(builder.bitcast(element, VECTOR.as_pointer()), align=4)
 
 
 def store(builder: Builder, value: Value, address: Value, index: Value) -> None:
-    """Emit the store of a vector of 16 float32 numbers, to element `index` of an array at an
-    address."""
+    """Emit the store of 16 float32 numbers, to element `index` of an array at an address."""
     element = pointer(builder, address, FLOAT, index)
     builder.store(value, builder.bitcast(element, VECTOR.as_pointer()), align=4)
 
@@ -115,20 +113,21 @@ def broadcast(builder: Builder, scalar: Value) -> Value:
 def call(builder: Builder, name: str, kind: Any, arguments: Sequence[Value]) -> Value:
     """Emit a call of an LLVM intrinsic by its name; return its result, of the LLVM type `kind`."""
     signature = ir.FunctionType(kind, [argument.type for argument in arguments])
-    function = cgutils.get_or_insert_function(builder.module, signature, name)  # type: ignore[no-untyped-call]
-    return builder.call(function, arguments)
+    insert: Any = cgutils.get_or_insert_function  # has no types
+    return builder.call(insert(builder.module, signature, name), arguments)
 
 
 def prefetch(builder: Builder, address: Value) -> None:
-    """Emit a prefetch of an address's cache line into the second-level cache; it need not be valid
-    memory."""
+    """Emit a prefetch of a cache line into the second-level cache.
+
+    The address need not be that of valid memory.
+    """
     numbers = [ir.Constant(INT32, number) for number in (0, 2, 1)]  # read, locality, data cache
     call(builder, "llvm.prefetch.p0", ir.VoidType(), [pointer(builder, address, INT8), *numbers])
 
 
 def multiply_add(builder: Builder, a: Value, b: Value, c: Value) -> Value:
-    """Emit a * b + c of float32 vectors, fused where the machine has the instruction; return the
-    result."""
+    """Emit a * b + c of float32 vectors, fused where the machine has the instruction."""
     if FUSED:
         return call(builder, f"llvm.fma.v{LANES}f32", VECTOR, [a, b, c])
     return builder.fadd(builder.fmul(a, b), c)
@@ -147,7 +146,8 @@ def loop(
     start: 0 if None. Returns the index at which the loop stops, and then the loop-carried values.
     """
     before = builder.basic_block
-    head, inside = builder.append_basic_block("head"), builder.append_basic_block("inside")
+    head = builder.append_basic_block("head")
+    inside = builder.append_basic_block("inside")
     after = builder.append_basic_block("after")
     builder.branch(head)
     builder.position_at_end(head)
@@ -203,8 +203,7 @@ def lane_mask(builder: Builder, n: Value) -> Value:
 
 
 def load_part(builder: Builder, address: Value, index: Value, n_left: Value | None) -> Value:
-    """Emit a `load` of the first n_left lanes alone, all if None; the others are not read, and
-    zero."""
+    """Emit a `load` of the first n_left lanes, all if None; the others are zero, and not read."""
     if n_left is None:
         return load(builder, address, index)
     vector = builder.bitcast(pointer(builder, address, FLOAT, index), VECTOR.as_pointer())

@@ -1,0 +1,113 @@
+"""Hash numbers and texts in compiled code: see splitmix.py and ngram_hash.py for the formulas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bytenmt import ngram_hash, splitmix
+from bytenmt.jit import njit
+from bytenmt.kernel_constants import FORMAL_BYTE, INFORMAL_BYTE
+from bytenmt.utf8 import BOS
+
+# Compiled code needs unsigned integers of 64 bits.
+INCREMENT = np.uint64(splitmix.GOLDEN_INCREMENT)
+_FIRST_MULTIPLIER = np.uint64(splitmix.FIRST_MULTIPLIER)
+_SECOND_MULTIPLIER = np.uint64(splitmix.SECOND_MULTIPLIER)
+_30 = np.uint64(30)
+_27 = np.uint64(27)
+_31 = np.uint64(31)
+_PER_ORDER = np.uint64(ngram_hash.PER_ORDER)
+_SPREAD = np.uint64(ngram_hash.SPREAD)
+_MIX = np.uint64(ngram_hash.MIX)
+_PER_BYTE = np.uint64(ngram_hash.PER_BYTE)
+_BYTE_BITS = np.uint64(8)
+_HALF_BITS = np.uint64(32)
+_WORD_BITS = np.uint64(64)
+# Bits that tell the ASCII capitals A to Z among the eight bytes of a word, see fold_case.
+_LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
+_HIGH_BITS = np.uint64(0x8080808080808080)
+_FROM_A = np.uint64(0x3F3F3F3F3F3F3F3F)
+_BEYOND_Z = np.uint64(0x2525252525252525)
+_TWO = np.uint64(2)
+_CASE_BIT = np.uint64(ord(" "))
+_SMALL_A = np.uint64(ord("a"))
+_SMALL_Z = np.uint64(ord("z"))
+_ZERO = np.uint64(ord("0"))
+_NINE = np.uint64(ord("9"))
+_FIRST_LONG = np.uint64(0x80)  # the lowest byte of longer characters
+_LAST_OF_WORD = np.uint64(ngram_hash.LAST_OF_WORD)
+_INFORMAL = np.uint64(INFORMAL_BYTE)
+_FORMAL = np.uint64(FORMAL_BYTE)
+_BOS = np.uint64(BOS)
+
+
+@njit
+def mix_bits(z: np.uint64) -> np.uint64:
+    """Compute `mixed` without the increment: mix_bits(x + INCREMENT) equals mixed(x)."""
+    z = (z ^ (z >> _30)) * _FIRST_MULTIPLIER
+    z = (z ^ (z >> _27)) * _SECOND_MULTIPLIER
+    return z ^ (z >> _31)
+
+
+@njit
+def mix(key: Any, n: Any) -> Any:
+    """Return the hash of a key, uint64, of the order n.
+
+    The key is an n-gram, or with WORD_ORDER a prefix hash.
+    """
+    h = (key ^ (np.uint64(n) * _PER_ORDER)) * _SPREAD
+    return (h ^ (h >> _HALF_BITS)) * _MIX
+
+
+@njit
+def hash_ngram(word: Any, n: Any) -> Any:
+    """Return the hash of the last n bytes of a text, n from 1 to 8, as a uint64.
+
+    word: uint64 of the last eight bytes, the latest one in its lowest bits.
+    """
+    return mix(word & (~np.uint64(0) >> (_WORD_BITS - _BYTE_BITS * np.uint64(n))), n)
+
+
+@njit
+def fold_case(word: Any) -> Any:
+    """Return eight bytes, packed into a uint64, with the ASCII capitals among them in lower case.
+
+    A byte b below 128 is a capital where b + 63 has its highest bit set (b >= 65) and b + 37 has
+    not (b <= 90); the bit, moved to the place of 32, turns it into the small letter.
+    """
+    low = word & _LOW_BITS
+    capital = (low + _FROM_A) & ~(low + _BEYOND_Z) & ~word & _HIGH_BITS
+    return word | (capital >> _TWO)
+
+
+@njit
+def without_form(byte: Any) -> Any:
+    """Return a byte, as uint64; BOS for the two that ask for a form of address."""
+    return _BOS if byte in (_INFORMAL, _FORMAL) else byte
+
+
+@njit
+def letter_value(byte: Any) -> Any:
+    """Return what a byte, as uint64, adds to the prefix hash of its word.
+
+    That is byte + 1 with A to Z in lower case, or 0 if it is not part of a word, such as white
+    space and punctuation.
+    """
+    lower = byte | _CASE_BIT
+    if _SMALL_A <= lower <= _SMALL_Z:
+        return lower + np.uint64(1)
+    if _ZERO <= byte <= _NINE or _FIRST_LONG <= byte <= _LAST_OF_WORD:
+        return byte + np.uint64(1)
+    return np.uint64(0)
+
+
+@njit
+def extend_prefix(prefix: Any, byte: Any) -> Any:
+    """Return the hash of the current word after one more byte, 0 after one that is part of no word.
+
+    prefix: the hash of the bytes of the word so far, 0 for none. All are uint64.
+    """
+    value = letter_value(byte)
+    return prefix * _PER_BYTE + value if value else value

@@ -1,0 +1,122 @@
+"""The two functions of the machine code: each takes the address of a table of integers.
+
+call_table.py writes the table; here records are made of it again. No reference is counted: Python
+keeps the arrays alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+from numba.np import arrayobj
+
+from bytenmt.decoding.cpu.call_table import Field, fields, n_slots
+from bytenmt.decoding.cpu.interpreter import run
+from bytenmt.decoding.cpu.kernels.simd import INT64, Builder, Value, const_int, pointer
+from bytenmt.decoding.cpu.records import Address, EngineCall, SearchCall
+from bytenmt.decoding.search.beam_search import choose_bytes
+from bytenmt.jit import njit_borrowing
+
+SLOT_BYTES = 8
+
+
+def numba_type(field: Field) -> Any:
+    """Return Numba's type of a field of a record."""
+    if field.is_record():
+        return record_type(field.kind)
+    if field.n_axes > 0:
+        return types.Array(numba.from_dtype(field.kind), field.n_axes, "C")
+    return {int: types.int64, bool: types.boolean, float: types.float64}[field.kind]
+
+
+def record_type(record_class: type) -> Any:
+    """Return Numba's type of a record."""
+    named_tuple: Any = types.NamedTuple  # has no types
+    return named_tuple([numba_type(field) for field in fields(record_class)], record_class)
+
+
+def record_reader(record_class: type) -> Callable[[Address], Any]:
+    """Return a function that compiled code calls to make a record of the table at an address."""
+
+    def read(typing_context: Any, table: Any) -> Any:
+        def build(context: Any, b: Builder, signature: Any, arguments: Any) -> Value:
+            return _emit_record(context, b, arguments[0], record_class)
+
+        return record_type(record_class)(types.int64), build
+
+    reader: Any = intrinsic(read)
+    return cast(Callable[[Address], Any], reader)
+
+
+def _emit_record(context: Any, b: Builder, table: Value, record_class: type) -> Value:
+    """Emit code that makes a record of the table at the address `table`; return the record."""
+    values = []
+    for field in fields(record_class):
+        if field.is_record():
+            values.append(_emit_record(context, b, table, field.kind))
+            n = n_slots(field.kind)
+        else:
+            n = 1 + field.n_axes
+            values.append(_emit_field(context, b, table, field))
+        table = b.add(table, const_int(SLOT_BYTES * n))
+    return context.make_tuple(b, record_type(record_class), values)
+
+
+def _emit_field(context: Any, b: Builder, table: Value, field: Field) -> Value:
+    """Emit code that reads an array or a number from its slots at the address `table`."""
+    slots = [b.load(pointer(b, table, INT64, const_int(i))) for i in range(1 + field.n_axes)]
+    if field.kind is float:
+        return b.bitcast(slots[0], ir.DoubleType())
+    if field.kind is bool:
+        return b.icmp_signed("!=", slots[0], const_int(0))
+    if field.kind is int:
+        return slots[0]
+    array_type = numba_type(field)
+    emitter: Any = arrayobj  # has no types
+    array = emitter.make_array(array_type)(context, b)
+    strides = [const_int(field.kind.itemsize)]
+    for length in reversed(slots[2:]):
+        strides.insert(0, b.mul(strides[0], length))
+    element = context.get_data_type(array_type.dtype).as_pointer()
+    emitter.populate_array(
+        array,
+        data=b.inttoptr(slots[0], element),
+        shape=slots[1:],
+        strides=strides,
+        itemsize=const_int(field.kind.itemsize),
+        meminfo=None,
+    )
+    return array._getvalue()
+
+
+_read_engine_call = record_reader(EngineCall)
+_read_search_call = record_reader(SearchCall)
+
+
+@njit_borrowing
+def run_engine(table: Address) -> None:
+    """Call interpreter.run with the fields of the EngineCall at an address."""
+    call = _read_engine_call(table)
+    run(
+        call.program,
+        call.logits,
+        call.model,
+        call.rows,
+        call.search,
+        call.params,
+        call.which,
+        call.n_steps,
+        call.ctx,
+    )
+
+
+@njit_borrowing
+def run_search(table: Address) -> None:
+    """Call beam_search.choose_bytes with the fields of the SearchCall at an address."""
+    call = _read_search_call(table)
+    choose_bytes(call.search, call.params)

@@ -1,0 +1,218 @@
+"""Choose the machine code of the CPU engine: an object of the package, or what Numba compiles here.
+
+The package has an object for each family of processors (tools/build_kernels.py). What depends on
+the processor comes with the family, never from the machine: a family can be forced by the
+environment variable BYTENMT_KERNELS. Numba compiles where no object fits, where kernels have been
+edited in a checkout, or where the variable is "jit".
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import platform
+from collections.abc import Callable
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bytenmt.decoding.cpu.call_table import table_of
+from bytenmt.decoding.cpu.records import SearchCall
+from bytenmt.decoding.search.state import SearchParams, SearchState
+from bytenmt.errors import BytenmtError
+from bytenmt.kernel_sources import PACKAGE, byte_digest, engine_files, syntax_digest
+from bytenmt.reporter import SILENT, Reporter
+
+VARIABLE = "BYTENMT_KERNELS"  # of the environment: "jit", or the name of a family
+JIT = "jit"
+OBJECTS = Path(__file__).parent / "objects"
+MANIFEST = "manifest.json"
+CPU_INFO = Path("/proc/cpuinfo")
+
+
+class KernelFamily(NamedTuple):
+    """Processors that execute the same machine code."""
+
+    name: str
+    llvm_cpu: str  # LLVM's name of the processor that it is compiled for
+    llvm_features: tuple[str, ...]  # LLVM's names of the features that kernels may use
+    cpu_flags: frozenset[str]  # Linux's names of the features that a processor needs
+    has_int8_products: bool  # whether it multiplies bytes: see microkernels.NATIVE_INT8
+
+
+_AVX2 = ("avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "movbe", "popcnt", "sse4_1", "sse4_2")
+_AVX512 = ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
+# The best family first.
+FAMILIES = (
+    KernelFamily(
+        "x86-64-avx512",
+        "x86-64-v4",
+        ("avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse3")
+        + ("sse4.1", "sse4.2", "ssse3", *_AVX512, "avx512vnni"),
+        frozenset((*_AVX2, *_AVX512, "abm", "avx512_vnni")),
+        has_int8_products=True,
+    ),
+    KernelFamily(
+        "x86-64-avx2",
+        "x86-64-v3",
+        ("avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse3")
+        + ("sse4.1", "sse4.2", "ssse3"),
+        frozenset((*_AVX2, "abm")),
+        has_int8_products=False,
+    ),
+)
+
+
+class Kernels(NamedTuple):
+    """Machine code that is loaded, and what depends on its processors."""
+
+    family: str  # the name of a KernelFamily, or JIT
+    has_int8_products: bool  # see KernelFamily
+    run_engine: Callable[[int], object]  # called with the address of the table of an EngineCall
+    run_search: Callable[[int], object]  # called with that of a SearchCall
+
+
+def load_engine(reporter: Reporter = SILENT) -> Kernels:
+    """Return the machine code for this processor, with run_engine ready to be called.
+
+    reporter: gets a message and the progress where Numba compiles. Raises BytenmtError where there
+    is no machine code, and no Numba.
+    """
+    kernels = choose_kernels()
+    if kernels.family == JIT:
+        from bytenmt.decoding.cpu.compilation import compile_entry
+
+        compile_entry(kernels.run_engine, reporter)
+    return kernels
+
+
+def load_search(reporter: Reporter = SILENT) -> Kernels:
+    """Do as load_engine, but with run_search ready to be called."""
+    kernels = choose_kernels()
+    if kernels.family == JIT:
+        from bytenmt.decoding.cpu.compilation import compile_entry
+
+        compile_entry(kernels.run_search, reporter)
+    return kernels
+
+
+def search_step(search: SearchState, params: SearchParams) -> None:
+    """Choose the next byte of every beam by search.log_p: see beam_search.choose_bytes."""
+    table = table_of(SearchCall(search, params))
+    load_search().run_search(table.ctypes.data)
+
+
+@cache
+def choose_kernels() -> Kernels:
+    """Return the machine code for this processor; in that of Numba nothing is compiled yet."""
+    choice = os.environ.get(VARIABLE, "")
+    names = [family.name for family in FAMILIES]
+    if choice not in ("", JIT, *names):
+        raise BytenmtError(f"{VARIABLE} is {choice!r}: use {', '.join(names)} or {JIT}")
+    problems = []
+    if choice == "" and has_stale_objects():
+        problems.append("kernels of this checkout have been edited")
+    elif choice != JIT:
+        for family in usable_families(choice):
+            try:
+                return open_object(family)
+            except (OSError, ValueError, KeyError, AttributeError) as error:
+                problems.append(f"{family.name}: {error}")
+    try:
+        return jit_kernels()
+    except ModuleNotFoundError as error:
+        here = f"no kernels for {platform.system()} on {platform.machine()}"
+        raise BytenmtError(
+            f"{'; '.join(problems) or here}: pip install 'bytenmt[jit]' compiles them here"
+        ) from error
+
+
+def usable_families(choice: str) -> list[KernelFamily]:
+    """Return the families whose objects this machine can execute, the best first.
+
+    choice: the name of the one that is forced, or "".
+    """
+    if choice:
+        return [family for family in FAMILIES if family.name == choice]
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        return []
+    flags = cpu_flags()
+    return [family for family in FAMILIES if family.cpu_flags <= flags]
+
+
+def cpu_flags() -> frozenset[str]:
+    """Return the features of this machine's processor, by Linux's names."""
+    with CPU_INFO.open() as lines:
+        for line in lines:
+            if line.startswith("flags"):
+                return frozenset(line.partition(":")[2].split())
+    return frozenset()
+
+
+def open_object(family: KernelFamily) -> Kernels:
+    """Load the object of a family.
+
+    Raises OSError, ValueError, KeyError or AttributeError where it is not there, is not the one
+    that was built, or cannot be loaded.
+    """
+    built = read_manifest()["objects"][family.name]
+    file = OBJECTS / built["file"]
+    # The loader of the system would be killed by a file that has been cut short.
+    if sha256(file.read_bytes()).hexdigest() != built["sha256"]:
+        raise ValueError(f"{file} is not the file that was built")
+    library = ctypes.CDLL(str(file))
+    return Kernels(
+        family.name,
+        family.has_int8_products,
+        _prepare(library.bytenmt_run_engine),
+        _prepare(library.bytenmt_run_search),
+    )
+
+
+def _prepare(function: Any) -> Callable[[int], object]:
+    """Return a function of an object, which takes an address and returns a status."""
+    function.argtypes = [ctypes.c_void_p]
+    function.restype = ctypes.c_int
+    function.errcheck = _check_status
+    called: Callable[[int], object] = function
+    return called
+
+
+def _check_status(status: int, *_: object) -> None:
+    """Raise RuntimeError if compiled code has failed where Python would have raised an error."""
+    if status != 0:
+        raise RuntimeError(f"the kernels failed with status {status}")
+
+
+def jit_kernels() -> Kernels:
+    """Return the functions that Numba compiles. Raises ModuleNotFoundError without Numba."""
+    from bytenmt.decoding.cpu.entry import run_engine, run_search
+    from bytenmt.decoding.cpu.kernels.microkernels import NATIVE_INT8
+
+    return Kernels(JIT, NATIVE_INT8, run_engine, run_search)
+
+
+def read_manifest() -> dict[str, Any]:
+    """Return what tools/build_kernels.py has written about the objects."""
+    manifest: dict[str, Any] = json.loads((OBJECTS / MANIFEST).read_text(encoding="utf-8"))
+    return manifest
+
+
+def has_stale_objects() -> bool:
+    """Return whether this is a checkout whose kernels differ from those of the objects.
+
+    Comments and docstrings make no difference.
+    """
+    if not (PACKAGE.parent / "pyproject.toml").is_file():
+        return False
+    try:
+        manifest = read_manifest()
+    except (OSError, ValueError):
+        return True
+    files = engine_files()
+    if byte_digest(files) == manifest["bytes"]:
+        return False
+    is_same: bool = syntax_digest(files) == manifest["syntax"]
+    return not is_same

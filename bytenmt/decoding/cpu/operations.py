@@ -1,0 +1,260 @@
+"""Execute one instruction for one row, by its operation code.
+
+Compiled as part of interpreter.py. See program.instructions.Op for the operations.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bytenmt.compiled_hashes import fold_case, hash_ngram, mix
+from bytenmt.decoding.cpu.kernels.attention import (
+    Window,
+    attend_additive,
+    attend_dot,
+    attend_location,
+    predict_centre,
+    write_centre,
+)
+from bytenmt.decoding.cpu.kernels.decoder_memory import (
+    fixed_address,
+    gather_taps,
+    item_column,
+    state_address,
+    store_column,
+)
+from bytenmt.decoding.cpu.kernels.elementwise import (
+    add,
+    glu,
+    gru_reset,
+    gru_update,
+    layer_norm,
+    lstm_step,
+    multiplicative,
+    relu,
+    tanh,
+)
+from bytenmt.decoding.cpu.kernels.instructions import (
+    A_STRIDE,
+    OP,
+    K,
+    M,
+    N,
+    S,
+    T,
+    V,
+    W,
+    copy,
+    exp_double,
+    maxout,
+    mean,
+    zero,
+)
+from bytenmt.decoding.cpu.records import Address, ModelBuffers, Rows, ThreadContext
+from bytenmt.decoding.search.state import Ints
+from bytenmt.jit import compiled, inlined
+from bytenmt.kernel_constants import FOLD_CASE, WORD_BITS
+from bytenmt.ngram_hash import N_BYTES, WORD_ORDER
+from bytenmt.program.instructions import Op
+
+EPSILON = 1e-5  # PyTorch's default for layer norms
+ROW_BITS_MASK = FOLD_CASE - 1  # of the bits of a row number in the operand of Op.NGRAMS
+
+
+@inlined
+def execute_row_op(
+    code: Ints, weights: Address, rows: Rows, row: int, d: Address, a: Address, b: Address
+) -> None:
+    """Execute an instruction before Op.RING, which depends on neither sentences nor states, for one
+    row.
+
+    weights: of the model. d, a, b: the row's destination and sources.
+    """
+    op = code[OP]
+    n = code[N]
+    w = weights + code[W]
+    if op == Op.EMBED:
+        copy(d, w + 4 * n * np.int64(rows.ids[row]), n)
+    elif op == Op.POSITION:
+        add(d, d, w + 4 * n * min(rows.position[row], code[M] - 1), n)
+    elif op == Op.NGRAMS:
+        add_ngrams(d, w, rows.word[row, 0], rows.word[row, 1], n, code[M], code[K])
+    elif op < Op.GRU_RESET:
+        execute_elementwise_op(op, d, a, b, w, weights + code[V], n)
+    else:
+        execute_cell_op(op, d, a, b, n, code[K])
+
+
+@inlined
+def execute_elementwise_op(
+    op: int, d: Address, a: Address, b: Address, w: Address, v: Address, n: int
+) -> None:
+    """Execute an instruction from Op.ADD_VECTOR to MAXOUT for one row.
+
+    d, a, b: the row's destination and sources. w, v: weights. n: see Op.
+    """
+    if op == Op.ADD_VECTOR:
+        add(d, d, v, n)
+    elif op == Op.NORM:
+        layer_norm(d, a, w, v, n, EPSILON)
+    elif op == Op.RELU:
+        relu(d, d, n)
+    elif op == Op.TANH:
+        tanh(d, d, n)
+    elif op == Op.COPY:
+        copy(d, a, n)
+    elif op == Op.GLU:
+        glu(d, a, a + 4 * n, n)
+    elif op == Op.MEAN:
+        mean(d, a, b, n)
+    elif op == Op.MAXOUT:
+        maxout(d, a, n)
+
+
+@inlined
+def execute_cell_op(op: int, d: Address, a: Address, b: Address, n: int, k: int) -> None:
+    """Execute an instruction of a recurrent cell, Op.GRU_RESET to MULTIPLICATIVE, for one row.
+
+    d, a, b: the row's destination and sources. n, k: see Op.
+    """
+    if op == Op.GRU_RESET:
+        gru_reset(d, a, b, n)
+    elif op == Op.GRU_STEP:
+        gru_update(d, a, b, n, k)
+    elif op == Op.LSTM_STEP:
+        lstm_step(d, b, a, n)
+    elif op == Op.MULTIPLICATIVE:
+        multiplicative(d, a, b, n)
+
+
+@compiled
+def add_ngrams(
+    d: Address, tables: Address, word: Any, prefix: Any, n: int, orders: int, k: int
+) -> None:
+    """Add the embeddings of the n-grams that end with a byte to d (n,); see layers/ngram_tables.py.
+
+    tables: the first table. word, prefix: the last eight bytes read and the hash of the word so
+    far, uint64, see ngram_hash.py. orders: bit i is set if there is a table of i-grams. k: log2 of
+    a table's rows, FOLD_CASE to ignore case, and from bit WORD_BITS on log2 of the rows of a table
+    of words, or 0.
+    """
+    n_bits = k & ROW_BITS_MASK
+    word_bits = k >> WORD_BITS
+    key = word
+    if k & FOLD_CASE:
+        key = fold_case(word)
+    table = tables
+    for order in range(2, N_BYTES + 1):
+        if (orders >> order) & 1:
+            row = np.int64(hash_ngram(key, order) >> np.uint64(64 - n_bits))
+            add(d, d, table + 4 * n * row, n)
+            table += 4 * n << n_bits
+    if word_bits > 0:
+        row = np.int64(mix(prefix, WORD_ORDER) >> np.uint64(64 - word_bits))
+        add(d, d, table + 4 * n * row, n)
+
+
+@inlined
+def execute_step_op(
+    code: Ints,
+    model: ModelBuffers,
+    rows: Rows,
+    step: Ints,
+    parent: Ints,
+    ctx: ThreadContext,
+    row: int,
+    d: Address,
+    a: Address,
+    b: Address,
+) -> None:
+    """Execute an instruction that only decoder steps have, Op.RING to PREDICT_CENTRE, for one row.
+
+    step (p,), parent (p, beams): of the search, see SearchState. d, a, b: the row's destination and
+    sources.
+    """
+    op = code[OP]
+    n = code[N]
+    k = code[K]
+    slot = rows.owner[row]
+    beam = rows.beam[row]
+    position = rows.position[row]
+    n_beams = parent.shape[1]
+    bank = position & 1
+    if op == Op.RING:
+        gather_taps(model, rows, step[slot], k, row, d, a, code[A_STRIDE], code[M])
+    elif op == Op.READ_STATE:
+        copy(d, state_address(model, k, bank, slot * n_beams + parent[slot, beam]), n)
+    elif op == Op.WRITE_STATE:
+        copy(state_address(model, k, 1 - bank, slot * n_beams + beam), a, n)
+    elif op == Op.COLUMN:
+        if position >= model.columns[slot]:
+            zero(d, n)
+        else:
+            copy(d, item_column(model, slot, k, position), n)
+    elif op == Op.FIXED:
+        copy(d, fixed_address(model, slot, k), n)
+    else:
+        execute_attention_op(code, model, ctx, slot, position, d, a, b)
+
+
+@inlined
+def execute_attention_op(
+    code: Ints,
+    model: ModelBuffers,
+    ctx: ThreadContext,
+    slot: int,
+    position: int,
+    d: Address,
+    a: Address,
+    b: Address,
+) -> None:
+    """Execute an instruction from Op.ATTEND_DOT to PREDICT_CENTRE for one row.
+
+    slot, position: of the row. d, a, b: its destination and sources.
+    """
+    op = code[OP]
+    n = code[N]
+    m = code[M]
+    k = code[K]
+    v = code[V]
+    if op == Op.ATTEND_DOT:
+        attend_dot(model, ctx, slot, d, n, a, m, v, k, Window(b, code[S], code[T]))
+    elif op == Op.ATTEND_ADDITIVE:
+        attend_additive(model, ctx, slot, d, n, a, code[W], m, v, Window(b, code[S], code[T]))
+    elif op == Op.ATTEND_LOCATION:
+        attend_location(model, ctx, slot, d, n, a, m, v, k, Window(b, code[S], code[T]))
+    elif op == Op.CENTRE:
+        write_centre(model, slot, position, m, d)
+    elif op == Op.PREDICT_CENTRE:
+        predict_centre(model, slot, a, model.weights + code[W], n, m, d)
+
+
+@compiled
+def execute_source_op(
+    code: Ints, model: ModelBuffers, rows: Rows, row: int, source: Address, scratch: Address
+) -> None:
+    """Execute a KEEP instruction: copy a row of the encoder's results to the decoder's memory or
+    first state.
+
+    source: the row's register, which KEEP_EXPONENTIAL overwrites. scratch: see store_column.
+    """
+    op = code[OP]
+    n = code[N]
+    k = code[K]
+    if op == Op.KEEP_FIXED:
+        copy(fixed_address(model, rows.slot[row], k), source, n)
+    elif op == Op.KEEP_STATE:
+        n_beams = model.n_rows // len(model.columns)
+        for beam in range(n_beams):
+            copy(state_address(model, k, 0, rows.slot[row] * n_beams + beam), source, n)
+    else:
+        slot = rows.slot[rows.owner[row]]
+        column = rows.position[row]
+        if code[M] and column < model.source_len[slot] - 1:  # columns are reversed
+            column = model.source_len[slot] - 2 - column
+        if column < model.columns[slot]:
+            if op == Op.KEEP_EXPONENTIAL:
+                exp_double(source, source, n)
+            store_column(model, slot, k, column, source, scratch)

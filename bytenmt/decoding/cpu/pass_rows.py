@@ -1,0 +1,114 @@
+"""The rows of a pass: which byte each of them reads, and what its text has read before.
+
+Compiled as part of interpreter.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bytenmt.compiled_hashes import extend_prefix, without_form
+from bytenmt.decoding.cpu.kernels.decoder_memory import inherit_ancestors
+from bytenmt.decoding.cpu.records import ModelBuffers, Rows
+from bytenmt.decoding.search.state import RUNNING, SearchState
+from bytenmt.jit import compiled, inlined
+from bytenmt.ngram_hash import START
+
+BYTE_BITS = np.uint64(8)
+# The word and the prefix hash of a text of which nothing has been read.
+START_WORD = np.uint64(START)
+NO_PREFIX = np.uint64(0)
+
+
+@compiled
+def begin_pass(model: ModelBuffers, rows: Rows, search: SearchState) -> int:
+    """Fill `rows` with the bytes that the running sentences read in the next pass; return their
+    number.
+
+    Also sets search.row_slot, n_rows and word and, with several beams, updates the ancestors of
+    ring buffers.
+    """
+    n_beams = search.last.shape[1]
+    row = 0
+    for slot in range(len(search.state)):
+        if search.state[slot] != RUNNING:
+            continue
+        if len(model.rings) > 0 and n_beams > 1:
+            inherit_ancestors(model, slot, search.parent[slot], search.step[slot])
+        for beam in range(n_beams):
+            for column in range(n_columns_of(search, slot)):
+                search.row_slot[row] = slot
+                fill_row(rows, search, row, slot, beam, column)
+                row += 1
+    search.n_rows[0] = row
+    return row
+
+
+@inlined
+def fill_row(rows: Rows, search: SearchState, row: int, slot: int, beam: int, column: int) -> None:
+    """Set the byte that a row of a decode step reads, its place, and its word.
+
+    column: 0 for the byte that the beam took last; later ones are those of a forced text.
+    """
+    forced = search.forced
+    rows.owner[row] = slot
+    rows.beam[row] = beam
+    rows.position[row] = search.step[slot] + column
+    rows.ids[row] = search.last[slot, beam]
+    if column > 0:
+        rows.ids[row] = forced.text[slot, forced.n_read[slot] + column - 1]
+    if len(rows.word) == 0:
+        return
+    if column > 0:
+        read_byte(rows, row, rows.word[row - 1])
+    else:
+        bank = search.step[slot] & 1
+        read_byte(rows, row, search.word[1 - bank, slot, search.parent[slot, beam]])
+        for k in range(2):
+            search.word[bank, slot, beam, k] = rows.word[row, k]
+
+
+@compiled
+def read_source_bytes(rows: Rows) -> None:
+    """Set the words of an encoder's rows, whose bytes are there already."""
+    for row in range(len(rows.word)):
+        column = rows.position[row]
+        if column == 0:
+            rows.word[row, 0] = START_WORD
+            rows.word[row, 1] = NO_PREFIX
+            append_byte(rows.word[row], rows.ids[row])
+        else:
+            read_byte(rows, row, rows.word[rows.first[column - 1] + rows.owner[row]])
+
+
+@compiled
+def read_byte(rows: Rows, row: int, before: Any) -> None:
+    """Set the word of a row from that before its byte, (2,) uint64: see Rows."""
+    for k in range(2):
+        rows.word[row, k] = before[k]
+    append_byte(rows.word[row], rows.ids[row])
+
+
+@compiled
+def append_byte(word: Any, byte: int) -> None:
+    """Append a byte to word (2,) uint64, which holds the last eight bytes of a text and its prefix
+    hash."""
+    hashed = without_form(np.uint64(byte))
+    word[0] = (word[0] << BYTE_BITS) | hashed
+    word[1] = extend_prefix(word[1], hashed)
+
+
+@inlined
+def n_columns_of(search: SearchState, slot: int) -> int:
+    """Return how many bytes of a sentence a pass reads for each beam: one, or several of a forced
+    text.
+
+    The first one is the last byte of the pass before. The last byte of a text is predicted but not
+    read.
+    """
+    forced = search.forced
+    if len(forced.n_text) == 0:
+        return 1
+    return int(min(forced.max_columns[0], forced.n_text[slot] - forced.n_read[slot]))
