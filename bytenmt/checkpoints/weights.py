@@ -27,6 +27,7 @@ from bytenmt.config.schema import Config, config_tree, parse_stored_config
 from bytenmt.errors import CheckpointError, ConfigError
 
 FORMAT = "bytenmt 2"
+# The weights file in the folder of a published model, which has no run beside it.
 PUBLISHED = "model.safetensors"
 # The files of a run folder: configuration, log, weights, and what a resume needs besides.
 CONFIG = "config.toml"

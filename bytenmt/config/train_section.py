@@ -17,7 +17,7 @@ Decay = Annotated[float, Meta(gt=0.0, lt=1.0)]
 Rate = Annotated[float, Meta(ge=0.0, le=1e3)]
 NonNegative = Annotated[float, Meta(ge=0.0, le=MAX_COUNT)]
 Finite = Annotated[float, Meta(ge=-MAX_COUNT, le=MAX_COUNT)]
-Length = Annotated[int, Meta(ge=0, le=1 << 20)]  # bytes of a window
+ContextBytes = Annotated[int, Meta(ge=0, le=1 << 20)]  # bytes read before a window
 
 
 def option_help(text: str) -> Meta:
@@ -65,7 +65,7 @@ class TrainConfig(Section, frozen=True):
     ] = 1
     # language models: bytes of a stream in a batch
     window: Annotated[int, Meta(ge=1, le=1 << 20)] = 256
-    context: Length = 0  # convolutional language models: bytes read before the window
+    context: ContextBytes = 0  # convolutional language models: bytes read before the window
     valid_bytes: Positive = 200_000  # language models: bytes of the validation text that are scored
     # of all but n-gram tables
     optimizer: Literal["adamw", "muon", "nag", "sgd", "adadelta"] = "adamw"

@@ -71,7 +71,8 @@ BEHIND_HEADING = re.compile(r"\s*\{[^{}]*\}$")
 ADMONITION = re.compile(r'([ \t]*)(?:!!!|\?\?\?\+?|===[!+]?)[ ]+[^"\n]*?(?:"(.*)")?[ \t]*')
 FENCE = re.compile(r"[ \t]*(?:```|~~~)")
 FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\n(.*?)^\1[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
-TITLES = ("title", "subtitle", "linkTitle", "description", "summary")
+# Keys of YAML front matter whose values are translated.
+FRONT_MATTER_KEYS = ("title", "subtitle", "linkTitle", "description", "summary")
 ADDRESS = re.compile(r"[^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*")  # which needs no <>
 SPECIAL = re.compile(r"(^\s*\d{0,9}(?=[-+#>=|.):])|(?=[\\`*_~\[\]<&$]))(.)", re.MULTILINE)
 # Tokens that are texts: what they become, "" for their content.
@@ -115,7 +116,9 @@ def read(data: bytes, _: ReadOptions) -> Document:
     if matter := FRONT_MATTER.match(text):
         if matter[1] == "---":
             with suppress(ValueError):  # not YAML
-                titles += edit_scalars(file, *matter.span(2), is_wanted=TITLES.__contains__)
+                titles += edit_scalars(
+                    file, *matter.span(2), is_wanted=FRONT_MATTER_KEYS.__contains__
+                )
         text = "\n" * matter[0].count("\n") + text[matter.end() :]
     text, heads = _unfold_admonitions(file, text)
     return Document([*titles, *heads, *_Reader(file, text).units()], file.dump)

@@ -46,8 +46,8 @@ LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "a": "\a", "b": "\b", "v"
 def read_android(data: bytes, _: ReadOptions) -> Document:
     """Read Android's resources: a unit for each string without translatable="false".
 
-    Only what moz.l10n writes in another way than before a translation changes in the file. Raises
-    DataError and ValueError.
+    Writing the document replaces only the elements that a translation has changed; all others stay
+    as they were. Raises DataError and ValueError.
     """
     document = _read_mozilla(EditedText(data), Format.android)
     tree = inline_xml.parse(data)

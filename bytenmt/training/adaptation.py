@@ -63,7 +63,7 @@ MIN_BATCH_BYTES = 1000
 MAX_UPDATES = 200  # of each of the two trainings: about half a minute of one core
 MAX_UPDATES_BETWEEN_VALIDATIONS = 25
 MIN_GAIN_BITS = 1e-3  # per byte of the held-out pairs, below which nothing is written
-Pair = tuple[str, str]
+SentencePair = tuple[str, str]  # source and translation
 
 
 class Measurement(NamedTuple):
@@ -84,7 +84,7 @@ class AdaptationReport(NamedTuple):
 
 def adapt(
     model: Path,
-    pairs: Sequence[Pair],
+    pairs: Sequence[SentencePair],
     output: Path,
     *,
     names: Sequence[str],
@@ -142,8 +142,8 @@ def adapt(
 def _train(
     config: Config,
     start: Mapping[str, Tensor],
-    pairs: Sequence[Pair],
-    held_out: Sequence[Pair],
+    pairs: Sequence[SentencePair],
+    held_out: Sequence[SentencePair],
     seed: int,
     n_updates: int = 0,
 ) -> tuple[Mapping[str, Tensor], int]:
@@ -228,7 +228,7 @@ def _training_settings(
 
 
 def _corpus(
-    pairs: Sequence[Pair], limits: tuple[int | None, int | None] = (None, None)
+    pairs: Sequence[SentencePair], limits: tuple[int | None, int | None] = (None, None)
 ) -> ParallelCorpus:
     """Return pairs as a corpus."""
     sources = "".join(f"{source}\n" for source, _ in pairs)
@@ -240,7 +240,9 @@ def _corpus(
     )
 
 
-def _measure(model: Path, pairs: Sequence[Pair], reporter: Reporter = SILENT) -> Measurement:
+def _measure(
+    model: Path, pairs: Sequence[SentencePair], reporter: Reporter = SILENT
+) -> Measurement:
     """Measure a model as it is used: its weights file, by the engine that translates."""
     runtime = load_runs([model], EngineSpec(AUTO, "cpu", AUTO, 1), reporter)
     translator = Translator.from_runtime(runtime, Settings.from_dict({}))
@@ -257,7 +259,9 @@ def _write(path: Path, weights: Mapping[str, Tensor], stored: StoredWeights, fac
     write_rounded(path, arrays, stored.config, facts, stored.precision)
 
 
-def _facts(old: Facts, pairs: Sequence[Pair], names: Sequence[str], n_updates: int) -> Facts:
+def _facts(
+    old: Facts, pairs: Sequence[SentencePair], names: Sequence[str], n_updates: int
+) -> Facts:
     """Return the facts of the adapted model: it has learned the former text and the pairs."""
     source_bytes = sum(len(source.encode()) for source, _ in pairs)
     target_bytes = sum(len(target.encode()) for _, target in pairs)
@@ -272,7 +276,7 @@ def _facts(old: Facts, pairs: Sequence[Pair], names: Sequence[str], n_updates: i
     )
 
 
-def _with_words(words: SourceWords | None, pairs: Sequence[Pair]) -> SourceWords | None:
+def _with_words(words: SourceWords | None, pairs: Sequence[SentencePair]) -> SourceWords | None:
     """Return the words that a model knows with those of the pairs; None if they are not known."""
     if words is None:
         return None

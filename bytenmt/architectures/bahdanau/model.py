@@ -68,10 +68,10 @@ class BothWays(nn.Module):
 
 
 class BahdanauEncoder(BothWays):
-    """Holds the encoder's parameters.
+    """The bidirectional encoder: its lowest layer, which `forward` runs, and the layers above it.
 
-    forward runs the lowest layer alone; Bahdanau.encode goes on with `above`, the other layers, and
-    `keys`.
+    Bahdanau.encode calls `forward`, then the layers of `above`, then `keys`, the projection of the
+    encoder states for attention.
     """
 
     def __init__(self, config: BahdanauConfig) -> None:
