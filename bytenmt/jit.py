@@ -37,6 +37,7 @@ INNER_OPTIONS: dict[str, Any] = {
     "nogil": True,
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
+    **BORROWING_OPTIONS,
 }
 
 Function = TypeVar("Function", bound=Callable[..., Any])

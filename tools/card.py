@@ -20,6 +20,7 @@ if __name__ == "__main__":
 from bytenmt import __version__
 from bytenmt.architectures.parameters import n_parameters
 from bytenmt.architectures.section import architecture
+from bytenmt.checkpoints.facts import FlagThresholds
 from bytenmt.config.schema import config_toml
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import AUTO, EngineSpec
@@ -81,6 +82,8 @@ def _body(model: LoadedRun, measured: Measured, args: argparse.Namespace) -> Ite
     yield f"- On {measured.n_lines:,} lines of {args.ref.name}, beam {args.beam}:"
     yield f"  chrF {scores.chrf:.2f} `{scores.chrf_signature}`, BLEU {scores.bleu:.2f}"
     yield f"  `{scores.bleu_signature}`, exact match {scores.exact_match:.1f} %"
+    if facts.flags is not None:
+        yield from _verdicts(facts.flags)
     yield (
         f"- Bytes of translation a second, {measured.threads} threads, on the machine that wrote"
         " this:"
@@ -97,6 +100,17 @@ def _body(model: LoadedRun, measured: Measured, args: argparse.Namespace) -> Ite
     yield f"|{'---:|' * len(measured.noise)}"
     yield f"| {' | '.join(f'{chrf:.2f}' for _, chrf in measured.noise)} |"
     yield f"\n```toml\n{config_toml(config).strip()}\n```"
+
+
+def _verdicts(flags: FlagThresholds) -> Iterator[str]:
+    """Yield the thresholds of verdicts as an item of a list."""
+    levels = [f"{flags.unsure_above(1):.2f} by greedy search"]
+    levels.append(f"{flags.unsure_above(2):.2f} with a beam")
+    if flags.reranked_bits_per_byte is not None:
+        levels.append(f"{flags.reranked_bits_per_byte:.2f} with a model of the opposite direction")
+    yield f"- Verdict sure up to so many bits per byte: {', '.join(levels)}"
+    if flags.wrong_bits_per_byte is not None:
+        yield f"  (wrong above {flags.wrong_bits_per_byte:.2f})"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

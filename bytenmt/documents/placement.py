@@ -7,8 +7,10 @@ where the one translation is most like the other, the codes are put around it.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import SequenceMatcher
+from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from bytenmt.documents.codes import codes_of, pair_partners, pairs_with_words
@@ -105,7 +107,7 @@ def _place_pairs(
         outer = _outer_place(line, pair, places, len(tokens))
         content = _without_pairs(pair.content)
         # It may stand there untranslated, as names do.
-        texts = [to_markup(further[content].parts), to_markup(content)]
+        texts = [_words(further[content].parts), _words(content)]
         place = _most_like(tokens, texts, codes_of(content), outer, list(places.values()))
         if place is None:
             return merge_strings(translation), 0.0
@@ -116,6 +118,11 @@ def _place_pairs(
     for index, token in enumerate(tokens):
         placed += [*before[index], token, *behind[index]]
     return merge_strings(placed), min(place.likeness for place in places.values())
+
+
+def _words(parts: Sequence[str | Code]) -> str:
+    """Return the strings of parts as one, without codes."""
+    return "".join(part for part in parts if isinstance(part, str))
 
 
 def _outer_place(line: CodedText, pair: Pair, places: Mapping[int, Place], n_tokens: int) -> Place:
@@ -134,37 +141,73 @@ def _most_like(
     outer: Place,
     taken: Sequence[Place],
 ) -> Place | None:
-    """Return the place inside `outer` that is most like one of two texts; None if there is none.
+    """Return the place inside `outer` that is most like one of some texts; None if there is none.
 
     codes: those that it must have. taken: places that it may not overlap, but for those around it.
     """
     barriers = [place for place in taken if not _is_inside(outer, place)]
-    n_tokens = max(len(TOKEN.findall(text)) for text in texts) + MAX_FURTHER_TOKENS
-    matchers = [SequenceMatcher(None, "", text.casefold(), autojunk=False) for text in texts]
     best = None
-    for begin in range(outer.begin, outer.end):
-        for end in range(begin + 1, min(outer.end, begin + n_tokens) + 1):
-            found = tuple(tokens[begin:end])
-            text = to_markup(found)
-            is_free = all(end <= place.begin or begin >= place.end for place in barriers)
-            is_text = text == text.strip() and any(map(str.isalnum, text))
-            if not is_free or not is_text or codes_of(found) != codes:
-                continue
-            lowest = -1.0 if best is None else best.likeness
-            likeness = max(_likeness(matcher, text, lowest) for matcher in matchers)
-            if likeness > lowest:
-                best = Place(begin, end, likeness)
+    for text in texts:
+        wanted = sum(map(_bigrams, TOKEN.findall(text)), Counter[str]())
+        n_tokens = len(TOKEN.findall(text)) + MAX_FURTHER_TOKENS
+        for begin in range(outer.begin, outer.end):
+            end = min([outer.end, begin + n_tokens, *_ends_before(barriers, begin)])
+            for place in _places(tokens, begin, end, codes, wanted):
+                if best is None or place.likeness > best.likeness:
+                    best = place
     return best
 
 
-def _likeness(matcher: SequenceMatcher[str], text: str, lowest: float) -> float:
-    """Return from 0 to 1 how like a text is the second one of a matcher.
+def _ends_before(barriers: Sequence[Place], begin: int) -> Iterator[int]:
+    """Yield where each place that is taken ends a place that begins at an index."""
+    for barrier in barriers:
+        if begin < barrier.end:
+            yield max(begin, barrier.begin)
 
-    It is not computed where a bound tells that it is not above `lowest`.
+
+def _places(
+    tokens: Sequence[str | Code],
+    begin: int,
+    last_end: int,
+    codes: Sequence[Code],
+    wanted: Counter[str],
+) -> Iterator[Place]:
+    """Yield the places that begin at an index, are texts and have some codes.
+
+    They are compared by the pairs of letters that they share with a text (Dice's coefficient).
+    wanted: the pairs of the text.
     """
-    matcher.set_seq1(text.casefold())
-    bound = min(matcher.real_quick_ratio(), matcher.quick_ratio())
-    return matcher.ratio() if bound > lowest else bound
+    if to_markup(tokens[begin : begin + 1]).isspace():
+        return
+    has_word = False
+    found = Counter[str]()
+    n_found = 0
+    n_shared = 0
+    n_codes = 0
+    for end in range(begin + 1, last_end + 1):
+        token = tokens[end - 1]
+        if isinstance(token, Code):
+            n_codes += 1
+            if [token] != codes[n_codes - 1 : n_codes]:
+                return
+        else:
+            has_word = has_word or token[:1].isalnum()
+            for pair in _bigrams(token).elements():
+                n_shared += found[pair] < wanted[pair]
+                found[pair] += 1
+                n_found += 1
+        is_end = isinstance(token, Code) or not token.isspace()
+        if is_end and has_word and n_codes == len(codes):
+            yield Place(begin, end, 2 * n_shared / (n_found + wanted.total()))
+
+
+@lru_cache(4096)
+def _bigrams(token: str) -> Counter[str]:
+    """Return the pairs of letters of a word, with its ends; a sign itself, but no white space."""
+    if not token[:1].isalnum():
+        return Counter(token.split())
+    padded = f" {token.casefold()} "
+    return Counter(map("".join, pairwise(padded)))
 
 
 def _is_inside(inner: Place, outer: Place) -> bool:
