@@ -198,6 +198,7 @@ def test_train_hands_over(call: Call) -> None:
     assert call.rest == {
         "files": [PairFiles(Path("src"), Path("tgt"))],
         "valid": PairFiles(Path("src"), Path("tgt")),
+        "more_valid": [],
         "device": torch.device("cpu"),
         "resume": False,
         "init_from": None,
@@ -251,7 +252,7 @@ CONFIGURATIONS = [
         f"{TRAIN} --src src --valid-src src --preset tiny --set train.lr=5e-4 --max-minutes 3",
         "luong",
         "tiny",
-        "train.max_updates=1 train.lr=5e-4 train.max_minutes=3.0",
+        "train.max_updates=1 train.warmup_updates=0 train.lr=5e-4 train.max_minutes=3.0",
     ),
     (f"{TEXT} {SHORT_NAMES}", "luong", None, f"{NAMED} model.source=false"),
     (TEXT, "luong", None, NO_SOURCE),

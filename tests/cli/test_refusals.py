@@ -41,10 +41,7 @@ BAD: list[tuple[str, str]] = [
     ("translate -m none -i src", "none does not exist: give a run folder"),
     ("translate -m src -i src", "src holds no weights: give a run folder"),
     (f"{TRAIN} --src src", "validation text: give --valid-src and --valid-tgt, or"),
-    (
-        f"{TRAIN} --src src --valid-src src --valid-tsv table",
-        "or --valid-tsv; each may be repeated",
-    ),
+    (f"{TRAIN} --src src --valid-src src --valid-tsv table", "table, line 2 has no tab"),
     (f"{TRAIN} --src src --valid-src src --valid-text src", "or --valid-tsv; each may be repeated"),
     (f"{TRAIN} --valid-src src", "0 --src and 1 --tgt"),
     (
