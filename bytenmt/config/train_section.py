@@ -33,23 +33,24 @@ class TrainConfig(Section, frozen=True):
 
     seed: Annotated[Seed, option_help("Random seed of the training.")] = 1
     max_updates: Annotated[
-        Count, option_help("Stop after this number of updates; 0 is no limit.")
+        Count, option_help("Stop after this number of updates; 0 means no limit.")
     ] = 20_000
     max_epochs: Annotated[
         NonNegative,
-        option_help("Stop after this number of passes over the training text; 0 is no limit."),
+        option_help("Stop after this number of passes over the training text; 0 means no limit."),
     ] = 0.0
     max_minutes: Annotated[
         NonNegative,
         option_help(
-            "Stop after this number of minutes, summed over all resumptions of the run; 0 is no"
+            "Stop after this number of minutes, summed over all resumptions of the run; 0 means no"
             " limit."
         ),
     ] = 0.0
     patience: Annotated[
         Count,
         option_help(
-            "Early stopping: stop after this number of validations without improvement; 0 is never."
+            "Early stopping: stop after this number of validations without improvement;"
+            " 0 means never."
         ),
     ] = 0
     max_tokens: Annotated[
@@ -81,12 +82,12 @@ class TrainConfig(Section, frozen=True):
     weight_decay: Rate = 0.01  # decoupled weight decay
     adam_beta1: Dropout = 0.9  # β₁ of AdamW, also for the parameters that AdamW updates beside Muon
     adam_beta2: Decay = 0.98  # β₂ of AdamW
-    # optimizer `muon`: peak rate of the parameters that AdamW updates; 0 is `train.lr`
+    # optimizer `muon`: peak rate of the parameters that AdamW updates; 0 means `train.lr`
     adam_lr: Rate = 0.0
-    ngram_lr: Rate = 0.0  # peak rate of n-gram tables; 0 is 0.03
+    ngram_lr: Rate = 0.0  # peak rate of n-gram tables; 0 means 0.03
     momentum: Dropout = 0.99  # momentum of NAG
     muon_momentum: Dropout = 0.95  # momentum of Muon
-    # maximum gradient norm; 0 is no clipping
+    # maximum gradient norm; 0 means no clipping
     clip_norm: Annotated[float, Meta(ge=0.0, le=1e9)] = 1.0
     label_smoothing: Dropout = 0.0  # label smoothing
     loss_terms: dict[str, Finite] = {}  # weight of the loss term NAME of a plugin
@@ -94,7 +95,7 @@ class TrainConfig(Section, frozen=True):
     byte_dropout: Dropout = 0.0
     # how often the decoder reads the true byte, not its own prediction
     teacher_forcing: Fraction = 1.0
-    # decay of the moving average of the weights, which is validated and saved; 0 is off
+    # decay of the moving average of the weights, which is validated and saved; 0 means off
     ema: Dropout = 0.0
     # auto: bf16 on a GPU, and on a CPU with bf16 products for all but recurrent models under 256
     # units
@@ -103,6 +104,6 @@ class TrainConfig(Section, frozen=True):
     metric: str = "bits_per_byte"
     valid_every: Annotated[Positive, option_help("Updates between validations.")] = 500
     save_every: Annotated[Positive, option_help("Updates between checkpoints.")] = 500
-    # validation lines translated for chrF and BLEU; 0 is bits per byte only
+    # validation lines translated for chrF and BLEU; 0 means bits per byte only
     valid_lines: Count = 200
     log_every: Positive = 50  # interval between log records, in updates

@@ -79,7 +79,7 @@ class ParallelCorpus:
     ) -> "ParallelCorpus":
         """Open several pairs of files as one corpus.
 
-        Pairs with a side longer than its limit in bytes are left out; None is no limit. Raises
+        Pairs with a side longer than its limit in bytes are left out; None means no limit. Raises
         DataError for a file that cannot be read, unequal numbers of lines, or if only some have a
         source.
         """

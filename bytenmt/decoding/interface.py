@@ -91,7 +91,7 @@ class SearchOptions:
         1.0, "Sampling temperature; values below 1 favour likely bytes."
     )
     top_k: Annotated[int, Meta(ge=0, le=256)] = sampling_option(
-        0, "Sample from the K most likely bytes only; 0 is no limit."
+        0, "Sample from the K most likely bytes only; 0 means no limit."
     )
     top_p: Annotated[float, Meta(gt=0.0, le=1.0)] = sampling_option(
         1.0, "Nucleus sampling: sample from the fewest bytes whose probabilities sum to P."
