@@ -60,6 +60,7 @@ class DeviceError(BytenmtError):
 EXTRAS = {  # optional packages by the name that is imported, and the pip extras that install them
     **{"matplotlib": "plots", "pyarrow": "ray", "ray": "ray", "zstandard": "zst"},
     **dict.fromkeys(("torch", "sacrebleu"), "train"),
+    **dict.fromkeys(("llvmlite", "numba"), "jit"),
     **dict.fromkeys(
         ("iniparse", "lxml", "markdown_it", "moz", "polib", "ruamel", "srt", "webvtt"), "documents"
     ),

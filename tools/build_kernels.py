@@ -18,6 +18,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,9 @@ from bytenmt.kernel_sources import byte_digest, engine_files, syntax_digest
 
 TARGET = "x86_64-linux-gnu.2.17"  # Zig's name of the system, with the oldest glibc
 TRIPLE = "x86_64-unknown-linux-gnu"  # LLVM's name of it
+# Functions of libc and libm that kernels may call, beside those that LLVM's own names stand for.
+SYSTEM_FUNCTIONS = {"exp", "expf", "log", "logf", "log1p", "log1pf", "pow", "sched_yield", "sqrt"}
+SYSTEM_FUNCTIONS |= {"sqrtf", "memcpy", "memmove", "memset"}
 DIGEST_DIGITS = 16  # in the names of files
 # Compiled functions have pickled exceptions for Python. Here nobody reads them: only whether there
 # was an exception is returned.
@@ -66,9 +70,9 @@ def build_objects(folder: Path) -> None:
     versions = {"numba": numba.__version__, "llvmlite": llvmlite.__version__}
     objects = {}
     folder.mkdir(parents=True, exist_ok=True)
-    for family in FAMILIES:
-        with tempfile.TemporaryDirectory() as name:
-            linked = link_object(compile_apart(family, Path(name)), Path(name))
+    with ThreadPoolExecutor() as pool:
+        built = list(pool.map(build_object, FAMILIES))
+    for family, linked in zip(FAMILIES, built, strict=True):
         whole = f"{syntax} {versions} {family.llvm_cpu} {family.llvm_features}"
         digest = sha256(whole.encode()).hexdigest()[:DIGEST_DIGITS]
         file = folder / f"{family.name}-{digest}.so"
@@ -78,8 +82,14 @@ def build_objects(folder: Path) -> None:
         print(f"{file.name}: {len(linked)} bytes")
     manifest = {**versions, "syntax": syntax, "bytes": byte_digest(files), "objects": objects}
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-    for old in set(folder.glob("*.so")) - {folder / built["file"] for built in objects.values()}:
+    for old in set(folder.glob("*.so")) - {folder / entry["file"] for entry in objects.values()}:
         old.unlink()
+
+
+def build_object(family: KernelFamily) -> bytes:
+    """Return the object of a family."""
+    with tempfile.TemporaryDirectory() as name:
+        return link_object(compile_apart(family, Path(name)), Path(name))
 
 
 def compile_apart(family: KernelFamily, folder: Path) -> Path:
@@ -140,6 +150,10 @@ def emit_object(family: KernelFamily) -> bytes:
     passes.add_global_dead_code_eliminate_pass()
     tuning = binding.create_pipeline_tuning_options(speed_level=3)
     passes.run(whole, binding.create_pass_builder(machine, tuning))
+    declared = {function.name for function in whole.functions if function.is_declaration}
+    foreign = {name for name in declared if not name.startswith("llvm.")} - SYSTEM_FUNCTIONS
+    if foreign:
+        raise RuntimeError(f"kernels call functions that no system has: {', '.join(foreign)}")
     code: bytes = machine.emit_object(whole)
     return code
 

@@ -124,7 +124,7 @@ def load_runs(
     """Load run folders or weights files, of any architectures.
 
     Several form an ensemble by their mean probabilities. spec: the engine to use; AUTO is replaced.
-    With the numba engine, kernels are compiled if they are not on disk. reporter: gets messages
+    With the numba engine, kernels are compiled where no object fits. reporter: gets messages
     that a user may not expect. Raises CheckpointError for a file, BytenmtError where the runs do
     not fit together or the engine is not available.
     """

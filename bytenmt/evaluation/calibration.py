@@ -30,9 +30,10 @@ from bytenmt.translation.translator import Translator
 MAX_LINES, MIN_LINES = 1500, 100  # that thresholds are calibrated on
 BEAM = 5  # of a search without a model of the opposite direction
 POOR_BELOW = 50.0  # chrF
+HOPELESS_BELOW = 20.0  # chrF: such a translation shares next to nothing with the reference
 FALSE_ALARMS = 0.02  # share of the validation text's references below the threshold of source_bits
 UNUSABLE_SURE_SHARE = 0.03  # of the sure translations, at most
-UNUSABLE_WRONG_SHARE = 2 / 3  # of those above the threshold of wrong translations
+HOPELESS_WRONG_SHARE = 2 / 3  # of those above the threshold of wrong translations, at least
 SUREST_SHARE, FEWEST_SUREST = 0.1, 30  # of the lines, taken as right; lines
 FEWEST_WRONG = 20  # lines
 
@@ -52,8 +53,13 @@ class JudgedSearch(NamedTuple):
     """The translations of a validation text by a search, an entry a line."""
 
     bits: Reals  # per byte
-    is_poor: Booleans  # whether the chrF is below POOR_BELOW
+    chrf: Reals  # 0 to 100, against the reference
     is_flagged: Booleans  # whether it has a flag that its costs have no part in
+
+    @property
+    def is_poor(self) -> Booleans:
+        """Whether the chrF of each is below POOR_BELOW."""
+        return self.chrf < POOR_BELOW
 
     def poor_share_of_surest(self) -> float:
         """Return the share of poor translations among the surest ones."""
@@ -83,13 +89,15 @@ class JudgedSearch(NamedTuple):
         return round(float(best), 4)
 
     def wrong_threshold(self) -> float | None:
-        """Return the lowest bits per byte above which UNUSABLE_WRONG_SHARE of the translations are
-        unusable; None if there is none."""
-        for threshold in np.unique(self.bits):
+        """Return the lowest bits per byte above which most translations are hopeless.
+
+        It is not below the sure threshold; None if there is none.
+        """
+        for threshold in np.unique(self.bits[self.bits >= self.sure_threshold()]):
             chosen = self.bits > threshold
             if chosen.sum() < FEWEST_WRONG:
                 return None
-            if self.unusable_share(chosen) >= UNUSABLE_WRONG_SHARE:
+            if (self.chrf[chosen] < HOPELESS_BELOW).mean() >= HOPELESS_WRONG_SHARE:
                 return round(float(threshold), 4)
         return None
 
@@ -197,7 +205,7 @@ def judge_search(
         for result in results
     ]
     bits = [bits_of_text(result.best) or 0.0 for result in results]
-    return JudgedSearch(np.array(bits), np.array(scores) < POOR_BELOW, np.array(is_flagged))
+    return JudgedSearch(np.array(bits), np.array(scores), np.array(is_flagged))
 
 
 def measure_pairs(

@@ -1,7 +1,9 @@
 """The machine code of the CPU engine: decoding/cpu/library.py, tools/build_kernels.py's objects."""
 
 import ctypes
+import platform
 import shutil
+import sys
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ from bytenmt.kernel_sources import engine_files, syntax_digest
 
 AVX512, AVX2 = FAMILIES
 ALL_FLAGS = AVX512.cpu_flags | AVX2.cpu_flags
+if sys.platform != "linux" or platform.machine() != "x86_64":
+    pytest.skip("the package has objects for Linux on x86-64", allow_module_level=True)
 
 
 def choose() -> str:
@@ -68,7 +72,7 @@ def test_the_best_family_of_the_processor_is_chosen(
     assert choose() == AVX2.name
     monkeypatch.setattr(library, "cpu_flags", lambda: AVX2.cpu_flags - {"fma"})
     assert choose() == JIT
-    monkeypatch.setattr(library.platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     monkeypatch.setattr(library, "cpu_flags", lambda: ALL_FLAGS)
     assert choose() == JIT
 
@@ -111,6 +115,12 @@ def test_an_object_that_cannot_be_loaded_is_passed_over(
     monkeypatch.setattr(library, "jit_kernels", without_numba)
     with pytest.raises(BytenmtError, match=r"^x86-64-avx2: .*: pip install 'bytenmt\[jit\]'"):
         choose()
+
+
+def test_the_next_best_family_is_chosen(objects: Path) -> None:
+    assert choose() == AVX512.name
+    object_of(objects, AVX512.name).write_bytes(b"")
+    assert choose() == AVX2.name
 
 
 def test_a_folder_from_which_nothing_may_be_executed(

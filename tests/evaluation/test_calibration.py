@@ -26,10 +26,10 @@ class HalfScorer:
 
 
 def search(n_right: int, n_bad: int, usual: float) -> JudgedSearch:
-    """Translations by their bits: right ones, of which a share is poor, then bad ones."""
-    is_poor = [k % round(1 / usual) == 0 for k in range(n_right)] + [True] * n_bad
+    """Translations by their bits: right ones, of which a share is poor, then hopeless ones."""
+    chrf = [30.0 if k % round(1 / usual) == 0 else 90.0 for k in range(n_right)] + [10.0] * n_bad
     bits = np.arange(n_right + n_bad) / 1000
-    return JudgedSearch(bits, np.array(is_poor), np.zeros(len(bits), bool))
+    return JudgedSearch(bits, np.array(chrf), np.zeros(len(bits), bool))
 
 
 def test_sure_are_those_with_few_unusable_ones() -> None:
@@ -49,8 +49,10 @@ def test_the_surest_are_always_sure() -> None:
 
 def test_wrong_are_those_of_which_most_are_unusable() -> None:
     found = search(1000, 400, 0.1).wrong_threshold()
-    assert found is not None and 0.7 < found < 1.0
+    assert found == pytest.approx(1.0315, abs=0.01)  # none that is sure is wrong
     assert search(1000, 0, 0.1).wrong_threshold() is None
+    paraphrased = search(1000, 400, 0.1)
+    assert paraphrased._replace(chrf=paraphrased.chrf + 20).wrong_threshold() is None
 
 
 def test_thresholds_that_need_no_translations() -> None:

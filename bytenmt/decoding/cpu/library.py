@@ -42,7 +42,19 @@ class KernelFamily(NamedTuple):
     has_int8_products: bool  # whether it multiplies bytes: see microkernels.NATIVE_INT8
 
 
-_AVX2 = ("avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "movbe", "popcnt", "sse4_1", "sse4_2")
+_AVX2 = (
+    "avx",
+    "avx2",
+    "bmi1",
+    "bmi2",
+    "cx16",
+    "f16c",
+    "fma",
+    "movbe",
+    "popcnt",
+    "sse4_1",
+    "sse4_2",
+)
 _AVX512 = ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 # The best family first.
 FAMILIES = (
