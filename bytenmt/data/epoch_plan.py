@@ -61,13 +61,16 @@ def epoch_plan(
 ) -> EpochPlan:
     """Plan the batches of an epoch, each of pairs of similar length, with little padding.
 
-    source_lengths, target_lengths (m,) int32: bytes without EOS; all sources 0: there is none.
-    A batch of n pairs costs n * (longest source + longest target) bytes, each counted with EOS (a
-    source that is not there has none), and at most `max_tokens`; a pair that costs more alone is a
-    batch alone. Which pairs meet is drawn anew in every epoch, and so is the batches' order.
+    source_lengths, target_lengths (m,) int32: bytes without EOS. If all source lengths are 0, the
+    corpus has no sources.
+    max_tokens: the largest batch. A batch of n pairs has n * (longest source + longest target)
+    bytes, where each length includes EOS (but for missing sources). A pair that exceeds the limit
+    by itself is a batch of its own.
+    seed, epoch: determine which pairs meet in a batch, and the order of the batches.
     bounds (n_parts + 1,) int64, weights (n_parts,): each of the pairs bounds[p] to bounds[p + 1] -
-    1 occurs floor(weights[p]) times, and a random share of them, the weight's fraction, once more;
-    None: once. Raises ValueError for more than MAX_PAIRS.
+    1 occurs floor(weights[p]) times, and a random share of them, the weight's fraction, once more.
+    None: each pair occurs once.
+    Raises ValueError for more than MAX_PAIRS.
     """
     state = np.array([mixed(mixed(seed) + epoch)], np.uint64)
     copies = _copies(bounds, weights, state)

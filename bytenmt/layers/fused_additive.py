@@ -22,7 +22,7 @@ Array = npt.NDArray[np.float32]
 # Below this absolute value of a key exp(2 k) is far from overflow and from zero: no infinity ever
 # meets a zero.
 MAX_KEY = 20.0
-ONE = np.float32(1)
+ONE = np.float32(1)  # with a Python 1, Numba would compute in float64
 TWO = np.float32(2)
 FOUR = np.float32(4)
 

@@ -23,7 +23,7 @@ from bytenmt.jit import njit_any_order
 from bytenmt.layers.deferred_matmul import DeferredProduct, Product
 from bytenmt.layers.kernel_helpers import KINDS, Array, as_array, narrow, sigmoid, tanh, widen
 
-ONE = np.float32(1)
+ONE = np.float32(1)  # with a Python 1, Numba would compute in float64
 
 
 def fusible(product: Product) -> TypeGuard[DeferredProduct]:

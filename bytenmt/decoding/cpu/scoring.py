@@ -93,10 +93,10 @@ def record_attention(
 
 @compiled
 def score_forced_bytes(search: SearchState) -> None:
-    """Store log-probability (of search.log_p) and rank of the bytes of fixed texts that a pass has
-    predicted, and move on.
+    """Store the log-probability and rank of each byte of the fixed texts that a pass has predicted.
 
-    Texts that are scored to their end get the state DONE.
+    The log-probabilities are in search.log_p. Each text then advances by the bytes that were
+    scored; a text that has been scored to its end gets the state DONE.
     """
     forced = search.forced
     first = 0

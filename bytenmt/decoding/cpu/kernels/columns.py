@@ -174,8 +174,9 @@ def _weighted_kernel() -> Any:
 
 dot = reduce_kernel(2, 0, _product)  # (x, y, n) -> x . y
 dot_columns = _score_kernel(1, _product)  # (scores, x, columns, size, n, width): x . column
-# (scores, q, v, columns, size, n, width): v . (tanh(a + b) - 1) from q = exp(2 a) and columns of
-# exp(2 b), where neither overflows. The sum of v that is missing does not change the softmax.
+# Scores of additive attention, v . tanh(a + b), for each column: (scores, q, v, columns, size, n,
+# width). q is exp(2 a) and a column is exp(2 b), where neither overflows. Computes
+# v . (tanh(a + b) - 1): the missing constant, the sum of v, does not change the softmax.
 additive_columns = _score_kernel(2, _additive, 2.0)
 additive_columns_int8 = additive_columns
 if FEATURES.get("avx512f"):

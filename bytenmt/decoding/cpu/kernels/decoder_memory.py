@@ -111,10 +111,11 @@ def ring_entry(model: ModelBuffers, ring: int, row: int, index: int) -> int:
 
 @compiled
 def inherit_ancestors(model: ModelBuffers, slot: int, parents: Ints, position: int) -> None:
-    """Update model.ancestors (whose ring buffers hold a beam's past) before a step.
+    """Update the table model.ancestors for the beams of a slot, before the step at a position.
 
-    Each beam of a slot takes those of its parent in the step before, and is its own at the new
-    position.
+    The table says, for each beam and each earlier position, in which beam's ring buffer the input
+    of that position is stored. A beam copies the row of its parent in the previous step and enters
+    itself at the new position. parents (n_beams,): the parent of each beam.
     """
     n_beams = len(parents)
     history = model.ancestors.shape[2]
