@@ -7,9 +7,12 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from click.testing import CliRunner
 from command_line import accepted
 from made_up_engine import made_up_translator, make_run
 
+from bytenmt.cli.line_filter import LineFilter
+from bytenmt.cli.main import main
 from bytenmt.datasets import workers as module
 from bytenmt.datasets.workers import Workers
 from bytenmt.errors import BytenmtError
@@ -19,8 +22,12 @@ from bytenmt.translation.translator import Translator
 def test_a_process_that_dies_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = Mock(map=Mock(side_effect=BrokenExecutor))
     monkeypatch.setattr(module, "ProcessPoolExecutor", Mock(return_value=pool))
-    with pytest.raises(BytenmtError, match="a process of --workers died"):
+    with pytest.raises(BytenmtError, match="a worker process died"):
         Workers(2, made_up_translator).translate([b"x"], 0)
+
+
+class DeathError(BaseException):
+    """An exception that no command expects."""
 
 
 def unloadable() -> Translator:
@@ -48,7 +55,13 @@ def test_the_output_is_that_of_one_process(tmp_path: Path, monkeypatch: pytest.M
     accepted(f"{command} -i in")
     whole = (tmp_path / "out").read_bytes()
     (tmp_path / "out").unlink()
-    (tmp_path / ".out.part").write_bytes(b"".join(whole.splitlines(keepends=True)[:9]))
+    with monkeypatch.context() as patch, pytest.raises(DeathError):
+        # It dies before the third batch, after 14 lines.
+        batches = Mock(side_effect=[None, None, DeathError])
+        answer = LineFilter._answer
+        patch.setattr(LineFilter, "_answer", lambda *given: (batches(), answer(*given)))
+        CliRunner().invoke(main, f"{command} -i in", catch_exceptions=False, standalone_mode=False)
+    assert (tmp_path / ".out.part").read_bytes().count(b"\n") == 14
     for name in ("multiprocessing", "numpy", "signal"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')\n")
     program = (

@@ -332,7 +332,7 @@ def plain_update(kind: str, n_weights: int, batch: Any, precision: str) -> Calla
 def train(work: Work) -> None:
     """Train recipes side by side; copy their weights every minute, and convert them at the end."""
     with tempfile.TemporaryDirectory() as folder:
-        runs = {name: Path(folder) / name / "model/run" for name in work.recipes}
+        runs = {name: Path(folder) / name / "beginning/run" for name in work.recipes}
         # The rest is for reading the text and converting.
         budget = work.seconds - (30 if work.dry else 90)
         program = [sys.executable, "-m", "bytenmt", "train"]
@@ -370,7 +370,7 @@ def training_words(name: str, run: Path, budget: float, work: Work) -> list[str]
         }
         recipe = msgspec.structs.replace(recipe, texts=dict(texts), weights=())
     corpora = DATA if work.dry else Path(work.corpora)
-    words = recipe.training_arguments("model", corpora, run.parents[1])
+    words = recipe.training_arguments("beginning", corpora, run.parents[1])
     words = [f"{word}.xz" if Path(f"{word}.xz").is_file() else word for word in words]
     settings = [value for key, value in zip(words, words[1:], strict=False) if key == "--set"]
     width = 32 if work.dry else fitting_width(settings)
