@@ -17,7 +17,7 @@ from bytenmt.data.pair_files import PairFiles
 
 
 class Training(NamedTuple):
-    """What a model was trained on, how, and until when."""
+    """The configuration, training text and end of a run, by which runs are compared."""
 
     config: Config
     text: str  # names and bytes of the files; empty: not recorded

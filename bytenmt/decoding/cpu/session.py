@@ -322,7 +322,7 @@ def round_up_to_lines(n_floats: int) -> int:
 
 
 class _EncoderInput(NamedTuple):
-    """What the encoder reads for a sentence."""
+    """The source of a sentence, as the encoder reads it."""
 
     text: bytes  # empty in a language model
     slot: int  # of the sentence
