@@ -10,6 +10,7 @@ from bytenmt.documents.unit import CodedText, merge_strings, to_markup
 from bytenmt.documents.words import ICU_FORMS, has_words
 from bytenmt.sentinels import Code, find_spans, match_pairs
 from bytenmt.translation.confidence import NO_TEXT
+from bytenmt.translation.kept_spans import pair_key
 
 # Values of Code.pair: of a code that stands alone, and of a part of a string that is made a code.
 ALONE = -1
@@ -23,13 +24,7 @@ def is_in_text(part: str | Code) -> bool:
 
 def pair_partners(parts: Sequence[str | Code]) -> dict[int, int]:
     """Map the index of each code of a pair to that of the other one, if it is there."""
-    keys = list[tuple[str, bool] | None]()
-    for part in parts:
-        if isinstance(part, Code) and part.pair >= 0:
-            keys.append((str(part.pair), part.opens))
-        else:
-            keys.append(None)
-    opening_of = match_pairs(keys)
+    opening_of = match_pairs(map(pair_key, parts))
     return opening_of | {opening: closing for closing, opening in opening_of.items()}
 
 
@@ -103,10 +98,7 @@ def nest_pairs(source: CodedText, translation: CodedText) -> CodedText:
 
 
 class _NestedText:
-    """A text that is built part by part, with its open pairs of codes.
-
-    source: tells which pairs may be inside which.
-    """
+    """A text that is built part by part; pairs of codes are nested only as they are in `source`."""
 
     def __init__(self, source: CodedText) -> None:
         self.parts = list[str | Code]()
@@ -120,8 +112,7 @@ class _NestedText:
                 open_pairs.append(code.pair)
             elif code.pair in open_pairs:
                 open_pairs.remove(code.pair)
-        # Codes that have white space on their inner sides.
-        self._spaced_codes = set[Code]()
+        self._spaced_codes = set[Code]()  # codes that have white space on their inner sides
         for part, following in pairwise(source):
             if isinstance(part, Code) and part.opens and to_markup([following])[:1].isspace():
                 self._spaced_codes.add(part)
@@ -159,16 +150,11 @@ class _NestedText:
                 break
             first_opening -= 1
         is_after_opening = first_opening < len(self.parts)
-        stripped = text
-        if is_after_opening or self.parts[-1:] == [" "]:  # no second space behind a moved one
-            stripped = text.lstrip()
-        if is_after_opening and not self._has_space_at(first_opening):
-            self.parts.insert(first_opening, text[: len(text) - len(stripped)])
+        # No second space behind a moved one.
+        strips = is_after_opening or self.parts[-1:] == [" "]
+        stripped = text.lstrip() if strips else text
+        if is_after_opening and first_opening > 0:
+            last = self.parts[first_opening - 1]
+            if isinstance(last, Code) or not last[-1:].isspace():
+                self.parts.insert(first_opening, text[: len(text) - len(stripped)])
         self.parts.append(stripped)
-
-    def _has_space_at(self, index: int) -> bool:
-        """Return whether white space, or nothing, stands before the part with an index."""
-        if index == 0:
-            return True
-        last = self.parts[index - 1]
-        return isinstance(last, str) and last[-1:].isspace()

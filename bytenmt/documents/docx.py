@@ -76,9 +76,7 @@ def _paragraph_units(paragraph: Element, place: str) -> Iterator[Unit]:
             group.append(node)
             continue
         items = _join_fields(group)
-        with_text = [
-            number for number, item in enumerate(items) if len(item) == 1 and _has_text(item[0])
-        ]
+        with_text = [k for k, item in enumerate(items) if len(item) == 1 and _has_text(item[0])]
         if with_text:
             yield _unit(items[with_text[0] : with_text[-1] + 1], place)
         group = []
@@ -88,7 +86,9 @@ def _unit(group: Sequence[Sequence[Element]], place: str) -> Unit:
     """Return the unit of consecutive children of a paragraph."""
     texts = _texts(group)
     elements = [element for item in group for element in item]
-    content = InlineContent(texts.text, texts, _as_code)
+    content = InlineContent(
+        texts.text, texts, lambda node: Tag("<code>") if node.tag == "code" else None
+    )
 
     def write(parts: CodedText, _: bool) -> None:
         parent = elements[0].getparent()
@@ -98,10 +98,6 @@ def _unit(group: Sequence[Sequence[Element]], place: str) -> Unit:
         parent[index : index + len(elements)] = list(_runs(made, texts.get("format"), prefix))
 
     return Unit(content.source, write, place)
-
-
-def _as_code(node: Element) -> Tag | None:
-    return Tag("<code>") if node.tag == "code" else None
 
 
 def _join_fields(group: Sequence[Element]) -> list[list[Element]]:
@@ -183,10 +179,8 @@ def _texts(group: Sequence[Sequence[Element]]) -> Element:
         elif is_single and name in CONTAINERS and _has_text(element):
             top = content
             inside = _texts(_join_fields(element))
-            container = etree.SubElement(
-                content, element.tag, element.attrib, format=inside.get("format")
-            )
-            inline_xml.set_content(container, inside)
+            attributes = {**element.attrib, "format": inside.get("format")}
+            inline_xml.set_content(etree.SubElement(content, element.tag, attributes), inside)
         elif name not in WITHOUT_MEANING:
             etree.SubElement(top, "code").extend(deepcopy(list(elements)))
     return content
@@ -196,9 +190,9 @@ def _base_format(group: Sequence[Sequence[Element]]) -> str:
     """Return the format of most characters."""
     lengths = Counter[str]()
     for elements in group:
-        text = _text_of(elements[0]) if len(elements) == 1 else ""
-        lengths[_format(elements[0])] += len(text)
-    return max(lengths, key=lengths.__getitem__)
+        n_characters = len(_text_of(elements[0])) if len(elements) == 1 else 0
+        lengths[_format(elements[0])] += n_characters
+    return lengths.most_common(1)[0][0]
 
 
 def _append_run(top: Element, run: Element) -> None:

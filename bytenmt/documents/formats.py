@@ -21,28 +21,21 @@ class Format(NamedTuple):
     Readers are named, not imported: their libraries are optional.
     """
 
-    # As --format and ReadOptions.format have it.
-    name: str
+    name: str  # as --format and ReadOptions.format have it
     # "module.function" of bytenmt.documents; called with the file's bytes and ReadOptions.
     reader: str
-    # Of its files, in lower case.
-    suffixes: tuple[str, ...]
-    # Whether a file holds translations beside their sources.
-    is_bilingual: bool = False
-    # Whether a file may have several languages, so that source and target must be given.
-    needs_pair: bool = False
-    # Whether the reader needs the column to translate.
-    needs_column: bool = False
+    suffixes: tuple[str, ...]  # of its files, in lower case
+    is_bilingual: bool = False  # whether a file holds translations beside their sources
+    needs_column: bool = False  # whether the reader needs the column to translate
     # Whether a file without translations may declare the source language.
     may_declare_source: bool = False
-    # "module.function" that reads pairs of texts as a stream, of a file larger than the memory.
+    # "module.function" that reads pairs of texts as a stream, of a file larger than the memory. It
+    # may have several languages, so that source and target must be given.
     pair_reader: str = ""
 
 
 _ALL_FORMATS = (
-    Format(
-        "tmx", "tmx.read", (".tmx",), is_bilingual=True, needs_pair=True, pair_reader="tmx.pairs"
-    ),
+    Format("tmx", "tmx.read", (".tmx",), is_bilingual=True, pair_reader="tmx.pairs"),
     Format("xliff", "xliff.read", (".xlf", ".xliff", ".xlif"), is_bilingual=True),
     Format("po", "po.read", (".po", ".pot"), is_bilingual=True, may_declare_source=True),
     Format("srt", "subtitles.read_srt", (".srt",)),
@@ -52,9 +45,9 @@ _ALL_FORMATS = (
     Format("json", "json_strings.read", (".json",)),
     Format("arb", "json_strings.read", (".arb",)),
     Format("yaml", "yaml.read", (".yaml", ".yml")),
-    Format("properties", "strings.read_properties", (".properties",)),
-    Format("fluent", "strings.read_fluent", (".ftl",)),
-    Format("dtd", "strings.read_dtd", (".dtd",)),
+    Format("properties", "strings.read_mozilla", (".properties",)),
+    Format("fluent", "strings.read_mozilla", (".ftl",)),
+    Format("dtd", "strings.read_mozilla", (".dtd",)),
     Format("ini", "strings.read_ini", (".ini",)),
     Format("strings", "strings.read_apple", (".strings",)),
     Format("android", "strings.read_android", (".xml",)),

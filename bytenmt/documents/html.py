@@ -35,8 +35,7 @@ INLINE_NAMES = (
     "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd mark math q rp"
     " rt ruby s samp small span strike strong sub sup svg time tt u var wbr"
 )
-# With their content.
-KEPT_NAMES = (
+KEPT_NAMES = (  # with their content
     "code iframe kbd math noembed noframes object pre samp script style svg template textarea"
     " tt var"
 )
@@ -65,19 +64,15 @@ SPACE = re.compile(r"[ \t\r\n\f]+")
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Read a page or fragment of HTML: a unit for each run of text, and for attributes.
-
-    Raises DataError.
-    """
+    """Read HTML: a unit for each run of text, and for some attributes. Raises DataError."""
     if _is_xml(data):
         return _read_xhtml(data, options)
     declared = CHARSET.search(data[:2048])
     file = EditedText(data, declared[1].decode() if declared else None)
     start = PAGE.match(file.text)
     if start and start[1]:
-        raise DataError(
-            f"{file.line(start.start(1))}: text or a template's code stands before the page"
-        )
+        line = file.line(start.start(1))
+        raise DataError(f"{line}: text or a template's code stands before the page")
     page = file.text if start else f"<html><body>{file.text}</body></html>"
     root = lxml.html.document_fromstring(page, lxml.html.HTMLParser(default_doctype=False))
     _declare_target(root, options)
@@ -141,16 +136,12 @@ def _declare_target(root: Element, options: ReadOptions) -> None:
 
 def _is_marked(element: Element) -> bool:
     """Return whether an element says that it is not translated."""
-    return (
-        element.get("translate", "").lower() == "no"
-        or "notranslate" in element.get("class", "").split()
-    )
+    is_class = "notranslate" in element.get("class", "").split()
+    return is_class or element.get("translate", "").lower() == "no"
 
 
 def _as_code(element: Element) -> Tag | None:
-    if _is_marked(element) or local_name(element) in KEPT:
-        return as_tag(element)
-    return None
+    return as_tag(element) if _is_marked(element) or local_name(element) in KEPT else None
 
 
 def _is_inline(node: Element) -> bool:
@@ -207,9 +198,10 @@ def _run(parent: Element, before: Element | None, nodes: Sequence[Element]) -> I
     end_space = end[len(end.rstrip()) :]
     content = InlineContent(text, nodes, _as_code, partial(SPACE.sub, " "))
     source = list(merge_strings(content.source))
-    for side, strip in ((0, str.lstrip), (-1, str.rstrip)):
-        if source and isinstance(end_part := source[side], str):
-            source[side] = strip(end_part)
+    if source and isinstance(first := source[0], str):
+        source[0] = first.lstrip()
+    if source and isinstance(last := source[-1], str):
+        source[-1] = last.rstrip()
 
     def write(parts: CodedText, _: bool) -> None:
         made = content.build((start_space, *parts, end_space))

@@ -85,9 +85,7 @@ def inherited_attribute(element: Element, name: str) -> str | None:
 
 def unwrap_lines(text: str) -> str:
     """Replace each line end with an indentation behind it by a space: an editor has wrapped it."""
-    if "\n" not in text:  # saves time
-        return text
-    return WRAPPED.sub(" ", text)
+    return WRAPPED.sub(" ", text) if "\n" in text else text  # the test saves time
 
 
 def as_tag(element: Element, key: str = "", opens: bool = False) -> Tag:
@@ -101,9 +99,8 @@ def as_tag(element: Element, key: str = "", opens: bool = False) -> Tag:
     )
     name = local_name(element)
     markup = f"<{name}{attributes}>"
-    if text := "".join(element.itertext()):
-        markup += f"{text}</{name}>"
-    return Tag(markup, key, opens)
+    text = "".join(element.itertext())
+    return Tag(f"{markup}{text}</{name}>" if text else markup, key, opens)
 
 
 def append_text(element: Element, text: str) -> None:

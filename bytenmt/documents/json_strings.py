@@ -1,7 +1,6 @@
 """JSON and ARB: a unit for each value that is a string; everything else stays as it is.
 
-Of Chrome's messages, objects with no other keys than CHROME_KEYS, only `message` is translated, and
-of ARB no metadata (keys with @).
+Of Chrome's messages only `message` is translated, and of ARB no metadata (keys with @).
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ from typing import Any
 
 from bytenmt.documents.unit import Document, EditedText, ReadOptions, Unit, text_writer
 
-# Of a message of Chrome.
-CHROME_KEYS = frozenset(("message", "description", "placeholders", "hash"))
+CHROME_KEYS = frozenset(("message", "description", "placeholders", "hash"))  # of a message
 SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold
 
 
@@ -65,18 +63,14 @@ def _strings(value: Any, name: str) -> Iterator[tuple[str, _String]]:
     items: Iterable[tuple[Any, Any]] = ()
     if isinstance(value, list):
         items = enumerate(value)
-    elif isinstance(value, dict) and _is_chrome_message(value):
-        items = [("message", value["message"])]
     elif isinstance(value, dict):
         items = [item for item in value.items() if item[0][:1] != "@"]
+        if isinstance(value.get("message"), str) and value.keys() <= CHROME_KEYS:
+            items = [("message", value["message"])]
     elif isinstance(value, _String) and not SURROGATE.search(value):
         yield name, value
     for key, item in items:
         yield from _strings(item, f"{name}.{key}".lstrip("."))
-
-
-def _is_chrome_message(value: dict[str, Any]) -> bool:
-    return isinstance(value.get("message"), str) and value.keys() <= CHROME_KEYS
 
 
 def _unit(file: EditedText, has_escapes: bool, name: str, value: _String) -> Unit:

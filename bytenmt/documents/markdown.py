@@ -51,18 +51,10 @@ BEFORE_IMAGES = r"\n(?=\s*\[?!\[.*[\])]\s*(?:\n|\Z))"
 NOTE = r"\[\^[^\]\s]+\]"
 ALERT = r"\[![A-Z]+\]\n?"
 HTML_CODE = r"(?is:<(code|kbd|samp|tt|var)\b.{0,999}?</\1>)"
-KEPT_PATTERNS = (
-    MATHS,
-    CONTAINER,
-    TEMPLATE_LINE,
-    TEMPLATE,
-    LINE_OF_KEYS,
-    BEFORE_IMAGES,
-    NOTE,
-    ALERT,
-    HTML_CODE,
+KEPT = re.compile(
+    f"{MATHS}|{CONTAINER}|{TEMPLATE_LINE}|{TEMPLATE}"
+    f"|{LINE_OF_KEYS}|{BEFORE_IMAGES}|{NOTE}|{ALERT}|{HTML_CODE}"
 )
-KEPT = re.compile("|".join(KEPT_PATTERNS))
 LINE_END = re.compile(r"(\A\n|\n\Z)")  # of what KEPT matches
 # What stands before the text of an item or a note, and behind that of a heading.
 BEFORE = re.compile(r"\[[ xX]\]\s+|\[\^[^\]\s]+\]:\s*")
@@ -234,9 +226,8 @@ class _Reader:
 
     def _parts(self, content: str) -> list[str | Code]:
         """Return a text in Markdown as parts; a line end that stays is \\n."""
-        return pair_codes(
-            self._tags(self._markdown.parseInline(content, self._environment)[0].children or [])
-        )
+        (block,) = self._markdown.parseInline(content, self._environment)
+        return pair_codes(self._tags(block.children or []))
 
     def _tags(self, tokens: Iterable[Token]) -> Iterator[str | Tag]:
         """Yield the texts and codes of the tokens of a block."""
@@ -266,9 +257,7 @@ class _Reader:
 def _kept_tag(text: str) -> Tag:
     """Return the code of what KEPT matches; templates' opening and closing codes are paired."""
     name = TEMPLATE_NAME.match(text.strip())
-    if name is None:
-        return Tag(text)
-    return Tag(text, f"template {name[2]}", not name[1])
+    return Tag(text, f"template {name[2]}", not name[1]) if name else Tag(text)
 
 
 def _inline_tag(token: Token) -> Tag:

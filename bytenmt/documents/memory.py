@@ -41,10 +41,10 @@ class TranslationMemory:
 
     @classmethod
     def from_file(cls, path: Path, pair: tuple[str, str] | None = None) -> TranslationMemory:
-        """Read the translated units of a TMX, XLIFF or PO file, or the first columns of a table.
+        """Read the translated units of a TMX, XLIFF or PO file, or two columns of a table.
 
-        From a table (CSV, TSV), the first two are source and translation. pair: source and target
-        language, which a TMX needs. Raises DataError, also if no unit is translated.
+        pair: source and target language, which a TMX needs. Raises DataError, also if no unit is
+        translated.
         """
         memory = cls(formats.unit_pairs(path, formats.format_of(path), pair))
         if not memory._entries:
@@ -55,9 +55,8 @@ class TranslationMemory:
     def match(self, source: CodedText, name: str = "") -> CodedText | None:
         """Return the stored translation of a unit, or of a line of it, with the codes of `source`.
 
-        None if there is none, or if it is unclear which code belongs where. Of several translations
-        that of the unit with the same name is used, else the one stored last whose name is not a
-        Context.
+        None if there is none, or if it is unclear which code belongs where. The unit with the same
+        name is preferred, else the one stored last whose name is not a Context.
         """
         key, codes = _template(source)
         entries = self._entries.get(key, {})
@@ -67,20 +66,17 @@ class TranslationMemory:
         stored_codes, target = entries.get(name) or others[-1]
         replacements = dict[str, list[Code]]()
         for stored, code in zip(stored_codes, codes, strict=True):
-            replacements.setdefault(stored.text, []).append(code)
-        # It is unknown which of several equal stored codes is which in the translation.
-        if not all(map(_are_alike, replacements.values())):
-            return None
+            equal = replacements.setdefault(stored.text, [])
+            equal.append(code)
+            # It is unknown which of several equal stored codes is which in the translation.
+            if code.text != equal[0].text:
+                return None
         parts = list[str | Code]()
         for part in target:
             if isinstance(part, Code) and replacements.get(part.text):
                 part = replacements[part.text].pop(0)
             parts.append(to_markup([part]) if is_in_text(part) else part)
         return merge_strings(parts)
-
-
-def _are_alike(codes: list[Code]) -> bool:
-    return len({code.text for code in codes}) == 1
 
 
 def _template(parts: CodedText) -> tuple[tuple[str | None, ...], list[Code]]:

@@ -74,10 +74,8 @@ def repair(
 def _is_torn(line: CodedText, translation: LineTranslation) -> bool:
     """Return whether a pair with words lost them, or codes were put behind the end of the text."""
     pairs = pairs_with_words(line)
-    if not pairs:
-        return False
-    is_misplaced = PLACEMENT in translation.flags
-    return is_misplaced or bool(pairs - pairs_with_words(merge_strings(translation.parts)))
+    left = pairs_with_words(merge_strings(translation.parts))
+    return bool(pairs) and (PLACEMENT in translation.flags or not pairs <= left)
 
 
 def _without_pairs(parts: CodedText) -> CodedText:
@@ -104,7 +102,10 @@ def _place_pairs(
     before = [list[Code]() for _ in tokens]
     behind = [list[Code]() for _ in tokens]
     for pair in _pairs(line):
-        outer = _outer_place(line, pair, places, len(tokens))
+        outer = Place(0, len(tokens), 1.0)  # of the innermost pair around this one
+        for other in _pairs(line):
+            if pair.opening in other.content:
+                outer = places[other.opening.pair]
         content = _without_pairs(pair.content)
         # It may stand there untranslated, as names do.
         texts = [_words(further[content].parts), _words(content)]
@@ -125,15 +126,6 @@ def _words(parts: Sequence[str | Code]) -> str:
     return "".join(part for part in parts if isinstance(part, str))
 
 
-def _outer_place(line: CodedText, pair: Pair, places: Mapping[int, Place], n_tokens: int) -> Place:
-    """Return the place of the innermost pair around a pair, or of the whole line."""
-    outer = Place(0, n_tokens, 1.0)
-    for other in _pairs(line):
-        if pair.opening in other.content:
-            outer = places[other.opening.pair]
-    return outer
-
-
 def _most_like(
     tokens: Sequence[str | Code],
     texts: Sequence[str],
@@ -145,24 +137,18 @@ def _most_like(
 
     codes: those that it must have. taken: places that it may not overlap, but for those around it.
     """
-    barriers = [place for place in taken if not _is_inside(outer, place)]
+    barriers = [place for place in taken if outer.begin < place.begin or place.end < outer.end]
     best = None
     for text in texts:
         wanted = sum(map(_bigrams, TOKEN.findall(text)), Counter[str]())
         n_tokens = len(TOKEN.findall(text)) + MAX_FURTHER_TOKENS
         for begin in range(outer.begin, outer.end):
-            end = min([outer.end, begin + n_tokens, *_ends_before(barriers, begin)])
+            ends = [max(begin, barrier.begin) for barrier in barriers if begin < barrier.end]
+            end = min([outer.end, begin + n_tokens, *ends])
             for place in _places(tokens, begin, end, codes, wanted):
                 if best is None or place.likeness > best.likeness:
                     best = place
     return best
-
-
-def _ends_before(barriers: Sequence[Place], begin: int) -> Iterator[int]:
-    """Yield where each place that is taken ends a place that begins at an index."""
-    for barrier in barriers:
-        if begin < barrier.end:
-            yield max(begin, barrier.begin)
 
 
 def _places(
@@ -181,9 +167,7 @@ def _places(
         return
     has_word = False
     found = Counter[str]()
-    n_found = 0
-    n_shared = 0
-    n_codes = 0
+    n_shared = n_codes = 0
     for end in range(begin + 1, last_end + 1):
         token = tokens[end - 1]
         if isinstance(token, Code):
@@ -195,10 +179,9 @@ def _places(
             for pair in _bigrams(token).elements():
                 n_shared += found[pair] < wanted[pair]
                 found[pair] += 1
-                n_found += 1
         is_end = isinstance(token, Code) or not token.isspace()
         if is_end and has_word and n_codes == len(codes):
-            yield Place(begin, end, 2 * n_shared / (n_found + wanted.total()))
+            yield Place(begin, end, 2 * n_shared / (found.total() + wanted.total()))
 
 
 @lru_cache(4096)
@@ -206,9 +189,4 @@ def _bigrams(token: str) -> Counter[str]:
     """Return the pairs of letters of a word, with its ends; a sign itself, but no white space."""
     if not token[:1].isalnum():
         return Counter(token.split())
-    padded = f" {token.casefold()} "
-    return Counter(map("".join, pairwise(padded)))
-
-
-def _is_inside(inner: Place, outer: Place) -> bool:
-    return outer.begin <= inner.begin and inner.end <= outer.end
+    return Counter(map("".join, pairwise(f" {token.casefold()} ")))

@@ -19,7 +19,7 @@ SAMPLE_CHARS = 4096  # of a table by which its delimiter is guessed
 def read_csv(data: bytes, options: ReadOptions) -> Document:
     """Read a CSV file: a unit for each cell of a column. Raises DataError."""
     file = EditedText(data)
-    style: dict[str, Any] = {"delimiter": ",", "strict": True, "lineterminator": "\n"}
+    style: dict[str, Any] = {"delimiter": ",", "strict": True}
     with suppress(csv.Error):  # no delimiter can be guessed
         style["delimiter"] = csv.Sniffer().sniff(file.text[:SAMPLE_CHARS], ",;\t|").delimiter
     return _read_table(file, options, style, str)
@@ -27,12 +27,7 @@ def read_csv(data: bytes, options: ReadOptions) -> Document:
 
 def read_tsv(data: bytes, options: ReadOptions) -> Document:
     """Read a TSV file, which has no quotes: a unit for each cell of a column. Raises DataError."""
-    style: dict[str, Any] = {
-        "delimiter": "\t",
-        "lineterminator": "\n",
-        "quoting": csv.QUOTE_NONE,
-        "quotechar": None,
-    }
+    style: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None}
     return _read_table(EditedText(data), options, style, partial(re.sub, r"[\t\n]+", " "))
 
 
@@ -50,7 +45,7 @@ def _read_table(
 
     def dump() -> bytes:
         out = io.StringIO(newline="")
-        csv.writer(out, **style).writerows(rows)
+        csv.writer(out, lineterminator="\n", **style).writerows(rows)
         return file.encoded(out.getvalue())
 
     return Document(list(_column_units(rows, options, to_cell)), dump)
@@ -68,25 +63,19 @@ def _column_units(
     header = next(iter(rows), [])
     names = options.column, options.into or options.column
     source, target = (_column(header, name) for name in names)
+    n_columns = max(source, target) + 1
     has_header = not all(map(str.isdecimal, names))
-    for number, row in enumerate(rows):
-        if not any(row) or (number == 0 and has_header):
+    for number, row in enumerate(rows, 1):
+        if not any(row) or (number == 1 and has_header):
             continue
-        if len(row) <= max(source, target):
-            raise DataError(
-                f"row {number + 1} has {len(row)} columns, not {max(source, target) + 1} or more"
-            )
+        if len(row) < n_columns:
+            raise DataError(f"row {number} has {len(row)} columns, not {n_columns} or more")
 
         def put(text: str, row: list[str] = row) -> None:
             row[target] = to_cell(text)
 
-        yield Unit(
-            [row[source]],
-            text_writer(put),
-            f"row {number + 1}",
-            target=(row[target],),
-            is_done=bool(options.into and row[target].strip()),
-        )
+        is_done = bool(options.into and row[target].strip())
+        yield Unit([row[source]], text_writer(put), f"row {number}", "", (row[target],), is_done)
 
 
 def _column(header: Sequence[str], column: str) -> int:

@@ -21,7 +21,6 @@ from bytenmt.documents.unit import (
     EditedText,
     ReadOptions,
     Unit,
-    merge_strings,
     primary,
     to_markup,
 )
@@ -74,9 +73,7 @@ def read(data: bytes, options: ReadOptions) -> Document:
     Raises OSError where it is malformed, as polib does.
     """
     charset = CHARSET.search(data[:HEADER_BYTES])
-    encoding = None
-    if charset and charset[1] != b"CHARSET":
-        encoding = charset[1].decode()
+    encoding = charset[1].decode() if charset and charset[1] != b"CHARSET" else None
     file = EditedText(data, encoding)
     width = WIDTH if WRAPPED.search(file.text) else -1
     # polib takes a text without a line end for the name of a file.
@@ -128,8 +125,7 @@ def _declare_plural_forms(catalogue: polib.POFile, options: ReadOptions) -> list
 def has_same_arguments(style: re.Pattern[str], source: str, translation: str) -> bool:
     """Return whether two format strings have the same conversions, as `msgfmt -c` wants it.
 
-    Those without a name must have the same order. style: the pattern of conversions (%d), one of
-    STYLES.
+    Those without a name must have the same order. style: the pattern of conversions, see STYLES.
     """
     return _conversions(style, source) == _conversions(style, translation)
 
@@ -164,17 +160,16 @@ def _units(entry: polib.POEntry, n_forms: int) -> Iterator[Unit]:
             if not entry.fuzzy:
                 entry.previous_msgid = entry.previous_msgid_plural = entry.previous_msgctxt = None
 
-        made = Unit(
+        return Unit(
             [source],
             write,
             f"line {entry.linenum}",
             name,
-            target=merge_strings([target]),
+            target=(target,) if target else (),
             is_done=bool(target),
             is_doubted=is_doubted,
+            is_valid=lambda text: style is None or has_same_arguments(style, source, text),
         )
-        made.is_valid = lambda text: style is None or has_same_arguments(style, source, text)
-        return made
 
     context = Context(entry.msgctxt) if entry.msgctxt else ""
     if not entry.msgid_plural:
@@ -188,8 +183,6 @@ def _units(entry: polib.POEntry, n_forms: int) -> Iterator[Unit]:
         is_plural = form > 0 or n_forms == 1 or (n_forms > 2 and is_counted)
         source = entry.msgid_plural if is_plural else entry.msgid
         target = entry.msgstr_plural.get(form, "")
-        name = context
-        if is_plural and n_forms > 2:
-            # Several forms have the same source: a memory must know which one an entry is.
-            name = Context(f"{context}[{form}]")
+        # Several forms have the same source: a memory must know which one an entry is.
+        name = Context(f"{context}[{form}]") if is_plural and n_forms > 2 else context
         yield unit(source, target, name, partial(entry.msgstr_plural.__setitem__, form))

@@ -43,13 +43,13 @@ SURROGATES = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGN
 LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "a": "\a", "b": "\b", "v": "\v"}
 
 
-def read_android(data: bytes, _: ReadOptions) -> Document:
+def read_android(data: bytes, options: ReadOptions) -> Document:
     """Read Android's resources: a unit for each string without translatable="false".
 
     Writing the document replaces only the elements that a translation has changed; all others stay
     as they were. Raises DataError and ValueError.
     """
-    document = _read_mozilla(EditedText(data), Format.android)
+    document = read_mozilla(data, options)
     tree = inline_xml.parse(data)
     before = _android_elements(inline_xml.parse(document.dump()))
     dump_anew = document.dump
@@ -80,31 +80,19 @@ def _android_elements(tree: Any) -> dict[tuple[str, ...], Any]:
     return elements
 
 
-def read_fluent(data: bytes, _: ReadOptions) -> Document:
-    """Read Fluent: a unit for each message, attribute and variant. Raises DataError, ValueError."""
-    return _read_mozilla(EditedText(data), Format.fluent)
+def read_mozilla(data: bytes, options: ReadOptions) -> Document:
+    """Read Fluent, DTD or Java's .properties by moz.l10n: a unit for each value.
 
-
-def read_dtd(data: bytes, _: ReadOptions) -> Document:
-    """Read a DTD: a unit for the value of each entity. Raises DataError and ValueError."""
-    return _read_mozilla(EditedText(data), Format.dtd)
-
-
-def read_properties(data: bytes, _: ReadOptions) -> Document:
-    """Read Java's .properties: a unit for each value. Raises DataError and ValueError.
-
-    A file that is not UTF-8 (since Java 9) is read as Latin-1.
+    Of Fluent, messages, attributes and variants have values. Raises DataError and ValueError.
     """
+    moz_format = Format[options.format]  # its names are ours
+    is_java = moz_format is Format.properties
     try:
         file = EditedText(data)
     except DataError:
-        file = EditedText(data, "latin-1")
-    return _read_mozilla(file, Format.properties)
-
-
-def _read_mozilla(file: EditedText, moz_format: Format) -> Document:
-    """Read a file by moz.l10n: a unit for each pattern of texts and placeholders."""
-    is_java = moz_format is Format.properties
+        if not is_java:
+            raise
+        file = EditedText(data, "latin-1")  # as before Java 9
     text = SURROGATES.sub(
         lambda pair: bytes.fromhex(pair[1] + pair[2]).decode("utf-16-be"), file.text
     )
@@ -134,12 +122,10 @@ def _pattern_unit(pattern: list[Any], place: str, name: str, is_java: bool) -> U
     """
     for item in pattern:
         if isinstance(item, Expression) and item.function == "html":
-            # moz.l10n leaves its escapes.
-            item.arg = re.sub(r"\\(.)", r"\1", str(item.arg))
+            item.arg = re.sub(r"\\(.)", r"\1", str(item.arg))  # moz.l10n leaves its escapes
     text = "".join(part for part in pattern if isinstance(part, str))
-    apostrophe = "'"
-    if is_java and re.search(r"\{\d", text) and ("''" in text or "'" not in text):
-        apostrophe = "''"
+    is_doubled = is_java and re.search(r"\{\d", text) and ("''" in text or "'" not in text)
+    apostrophe = "''" if is_doubled else "'"
     parts = list[str | Tag]()
     for item in pattern:
         parts.append(item.replace(apostrophe, "'") if isinstance(item, str) else _tag(item))
@@ -212,9 +198,8 @@ def _apple_unit(file: EditedText, entry: re.Match[str]) -> Unit:
             text = text.replace(character, f"\\{letter}")
         file.replace(*entry.span(2), f'"{text}"')
 
-    unit = Unit([source], text_writer(put), file.line(entry.start(2)), key)
-    unit.is_valid = lambda translation: has_same_arguments(PERCENT, source, translation)
-    return unit
+    is_valid = partial(has_same_arguments, PERCENT, source)
+    return Unit([source], text_writer(put), file.line(entry.start(2)), key, is_valid=is_valid)
 
 
 def _apple_value(literal: str) -> str:
@@ -224,6 +209,4 @@ def _apple_value(literal: str) -> str:
 
 
 def _unescaped(escape: re.Match[str]) -> str:
-    if escape[1]:
-        return chr(int(escape[1], 16))
-    return LETTERS.get(escape[2], escape[2])
+    return chr(int(escape[1], 16)) if escape[1] else LETTERS.get(escape[2], escape[2])

@@ -17,15 +17,7 @@ from html import unescape
 import srt
 import webvtt
 
-from bytenmt.documents.unit import (
-    CodedText,
-    Document,
-    EditedText,
-    ReadOptions,
-    Unit,
-    map_strings,
-    split_codes,
-)
+from bytenmt.documents.unit import CodedText, Document, EditedText, ReadOptions, Unit, split_codes
 from bytenmt.errors import DataError
 from bytenmt.sentinels import Code
 
@@ -48,9 +40,8 @@ def read_srt(data: bytes, _: ReadOptions) -> Document:
         cues = [(str(cue.index), cue.content) for cue in srt.parse(file.text)]
     except (srt.SRTParseError, srt.TimestampParseError) as error:
         line = file.line(getattr(error, "expected_start", 0))
-        raise DataError(
-            f"{line}: expected a number and times as 00:00:01,000 --> 00:00:02,000"
-        ) from None
+        expected = "a number and times as 00:00:01,000 --> 00:00:02,000"
+        raise DataError(f"{line}: expected {expected}") from None
     return Document(list(_units(file, cues, False)), file.dump)
 
 
@@ -89,24 +80,19 @@ def _cue_units(file: EditedText, start: int, text: str, name: str, is_vtt: bool)
     line_break = (LINE_BREAK.findall(text) or ["\n"])[0]
     turns = _turns(LINE_BREAK.split(text))
     written = [[head + lines[0], *lines[1:]] for head, lines in turns]
-    for number, (head, lines) in enumerate(turns):
+
+    def write(number: int, parts: CodedText, _: bool) -> None:
+        head, lines = turns[number]
+        made = "".join(_to_markup(part, is_vtt) for part in parts).replace("\n", " ")
+        written[number] = break_lines(head.replace(" ", "\0") + made, len(lines))
+        cue = line_break.join(line for turn in written for line in turn)
+        file.replace(start, start + len(text), cue.replace("\0", " "))
+
+    for number, (_, lines) in enumerate(turns):
         source = split_codes(SOUND.sub(r"\1\n\2", " ".join(lines)), TAG)
         if is_vtt:
-            source = map_strings(unescape, source)
-
-        def write(
-            parts: CodedText,
-            _: bool,
-            number: int = number,
-            head: str = head,
-            n_lines: int = len(lines),
-        ) -> None:
-            made = "".join(_to_markup(part, is_vtt) for part in parts).replace("\n", " ")
-            written[number] = break_lines(head.replace(" ", "\0") + made, n_lines)
-            cue = line_break.join(line for turn in written for line in turn)
-            file.replace(start, start + len(text), cue.replace("\0", " "))
-
-        yield Unit(source, write, f"cue {name}", name)
+            source = tuple(unescape(part) if isinstance(part, str) else part for part in source)
+        yield Unit(source, partial(write, number), f"cue {name}", name)
 
 
 def _turns(lines: Iterable[str]) -> list[tuple[str, list[str]]]:
@@ -124,10 +110,7 @@ def _turns(lines: Iterable[str]) -> list[tuple[str, list[str]]]:
 
 
 def _to_markup(part: str | Code, is_vtt: bool) -> str:
-    """Return a part for the file.
-
-    A code has zero bytes for its spaces, at which a line may not be broken.
-    """
+    """Return a part for the file; a code has \\0 for its spaces, at which no line is broken."""
     if isinstance(part, Code):
         return part.text.replace(" ", "\0")
     if is_vtt:

@@ -8,13 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from bytenmt.documents.codes import (
-    codes_of,
-    keeps_codes,
-    keeps_spans,
-    nest_pairs,
-    pairs_with_words,
-)
+from bytenmt.documents.codes import codes_of, keeps_codes, keeps_spans, nest_pairs, pairs_with_words
 from bytenmt.documents.lines import UnitLine, split_shortcut, split_unit
 from bytenmt.documents.unit import CodedText, Document, Unit, merge_strings, to_markup
 from bytenmt.documents.words import has_words
@@ -29,25 +23,18 @@ if TYPE_CHECKING:
 class LineTranslation(NamedTuple):
     """A translated line."""
 
-    # Strings, and the codes of UnitLine.parts.
-    parts: Sequence[str | Code]
-    # Short names of what may be wrong with it, such as "unsure" or "loop": keys of
-    # confidence.REASONS.
-    flags: Sequence[str] = ()
+    parts: Sequence[str | Code]  # strings, and the codes of UnitLine.parts
+    flags: Sequence[str] = ()  # what may be wrong with it, such as "loop": confidence.REASONS
 
 
 class UnitNote(NamedTuple):
     """A unit that people should look at: its translation is doubtful, or it has none."""
 
-    # Where it stands, with its name.
-    place: str
+    place: str  # where it stands, with its name
     source: str
-    # Empty if there is none.
-    translation: str
-    # "check", "wrong", "untranslated (ICU)" or "without a translation".
-    verdict: str
-    # In words, the gravest first.
-    reasons: Sequence[str] = ()
+    translation: str  # empty if there is none
+    verdict: str  # "check", "wrong", "untranslated (ICU)" or "without a translation"
+    reasons: Sequence[str] = ()  # in words, the gravest first
 
     def describe(self) -> str:
         """Return a line for people, with the first characters of both texts."""
@@ -62,20 +49,19 @@ class UnitNote(NamedTuple):
 class TranslationReport:
     """The counts of units, and notes on some of them, that `translate` returns."""
 
-    # The number of units by "translated" (with its subsets "from the memory" and "to review"),
-    # "translated before", "fuzzy before", "without words", "without a translation", "left as wrong"
-    # and "untranslated (ICU)".
+    # Units by "translated" (with its subsets "from the memory" and "to review"), "translated
+    # before", "fuzzy before", "without words", "without a translation", "left as wrong" and
+    # "untranslated (ICU)".
     counts: Counter[str] = field(default_factory=Counter)
-    # The units that people should look at.
-    notes: list[UnitNote] = field(default_factory=list)
+    notes: list[UnitNote] = field(default_factory=list)  # the units that people should look at
 
     def to_table(self) -> str:
         """Return the notes as TSV, with the names of the columns in the first row."""
-        rows = [("place", "source", "translation", "verdict", "reasons")]
+        table = "\t".join(UnitNote._fields) + "\n"
         for note in self.notes:
-            rows.append((*note[:-1], "; ".join(note.reasons)))
-        lines = ["\t".join(re.sub(r"\s+", " ", cell) for cell in row) for row in rows]
-        return "".join(f"{line}\n" for line in lines)
+            cells = (*note[:-1], "; ".join(note.reasons))
+            table += "\t".join(re.sub(r"\s+", " ", cell) for cell in cells) + "\n"
+        return table
 
 
 def lines_to_translate(
@@ -92,14 +78,12 @@ def lines_to_translate(
             continue
         if memory and memory.match(unit.parts, unit.name):
             continue
-        for line in _lines_of(split_unit(unit.parts)):
-            if not (memory and memory.match(line.parts, unit.name)):
-                lines[line.parts] = None
+        for piece in split_unit(unit.parts):
+            if isinstance(piece, UnitLine) and not (
+                memory and memory.match(piece.parts, unit.name)
+            ):
+                lines[piece.parts] = None
     return list(lines)
-
-
-def _lines_of(pieces: Sequence[UnitLine | CodedText]) -> list[UnitLine]:
-    return [piece for piece in pieces if isinstance(piece, UnitLine)]
 
 
 def translate(
@@ -135,14 +119,19 @@ def _translate_unit(
 ) -> None:
     """Put a unit together from the translations of its lines, and write it."""
     pieces = split_unit(unit.parts)
+    parts = list[str | Code]()
     lines = list[LineTranslation]()
     n_stored = 0
-    for line in _lines_of(pieces):
-        if memory and (match := memory.match(line.parts, unit.name)):
+    for piece in pieces:
+        if not isinstance(piece, UnitLine):
+            parts += piece
+            continue
+        if memory and (match := memory.match(piece.parts, unit.name)):
             lines.append(LineTranslation(match))
             n_stored += 1
         else:
-            lines.append(translations[line.parts])
+            lines.append(translations[piece.parts])
+        parts += piece.restore(lines[-1].parts)
     if not pieces:
         _leave(unit, "untranslated (ICU)", report)
     elif not all(to_markup(line.parts).strip() for line in lines):
@@ -152,13 +141,6 @@ def _translate_unit(
         if unit.target is not None:
             _store(unit, unit.parts, False)
     else:
-        following = iter(lines)
-        parts = list[str | Code]()
-        for piece in pieces:
-            if isinstance(piece, UnitLine):
-                parts += piece.restore(next(following).parts)
-            else:
-                parts += piece
         if n_stored == len(lines):
             report.counts["from the memory"] += 1
         flags = [flag for line in lines for flag in line.flags]

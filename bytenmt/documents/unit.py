@@ -23,13 +23,11 @@ CodedText = tuple[str | Code, ...]
 class Tag(NamedTuple):
     """An inline code as it is read; `pair_codes` matches opening tags with closing ones."""
 
-    # Its markup.
-    text: str
+    text: str  # its markup
     # The same string for an opening tag and its closing one, such as the element's name; empty for
     # a code that stands alone.
     key: str = ""
-    # Whether it is an opening tag; without meaning if key is empty.
-    opens: bool = False
+    opens: bool = False  # whether it is an opening tag; without meaning if key is empty
 
 
 def pair_codes(parts: Iterable[str | Tag]) -> list[str | Code]:
@@ -47,11 +45,8 @@ def pair_codes(parts: Iterable[str | Tag]) -> list[str | Code]:
     pair_of = opening_of | {opening: opening for opening in opening_of.values()}
     coded = list[str | Code]()
     for index, part in enumerate(read):
-        if isinstance(part, Tag):
-            pair = pair_of.get(index, -1)
-            coded.append(Code(part.text, pair, pair == index))
-        else:
-            coded.append(part)
+        pair = pair_of.get(index, -1)
+        coded.append(Code(part.text, pair, pair == index) if isinstance(part, Tag) else part)
     return coded
 
 
@@ -63,10 +58,7 @@ def merge_strings(parts: Iterable[str | Code]) -> CodedText:
 
 
 def split_codes(text: str, pattern: re.Pattern[str]) -> CodedText:
-    """Split a text into strings and codes: each match of the pattern is a code.
-
-    Tags are paired by their names.
-    """
+    """Split a text into strings and codes, the matches of the pattern; tags are paired by names."""
     parts = list[str | Tag]()
     last = 0
     for match in pattern.finditer(text):
@@ -92,26 +84,17 @@ def to_markup(parts: Iterable[str | Code]) -> str:
     return "".join(part if isinstance(part, str) else part.text for part in parts)
 
 
-def map_strings(change: Callable[[str], str], parts: Iterable[str | Code]) -> CodedText:
-    """Return parts with `change` applied to each string; codes stay as they are."""
-    return tuple(change(part) if isinstance(part, str) else part for part in parts)
-
-
 def primary(code: str) -> str:
     """Return the language of a code without region and script: "de" of de-AT and de_AT."""
     return re.split("[-_]", code.lower())[0]
 
 
-def text_writer(put: Callable[[str], object]) -> Callable[[CodedText, bool], None]:
+def text_writer(put: Callable[[str], object]) -> Callable[[CodedText, bool], object]:
     """Return a function for Unit.write that calls `put` with the translation as one string.
 
     It ignores whether the translation is doubtful: for formats that have no mark for that.
     """
-
-    def write(parts: CodedText, _: bool) -> None:
-        put(to_markup(parts))
-
-    return write
+    return lambda parts, _: put(to_markup(parts))
 
 
 class Context(str):
@@ -125,20 +108,16 @@ class Context(str):
 class Unit:
     """A text of a document that is translated as a whole, such as a paragraph or a message."""
 
-    # The text, with inline codes such as tags; see `parts`.
-    source: Iterable[str | Code]
+    source: Iterable[str | Code]  # the text, with inline codes such as tags; see `parts`
     # Stores a translation in the document; the bool: whether people should review it.
-    write: Callable[[CodedText, bool], None]
-    # Where the unit stands in the file, for messages, such as "line 12".
-    place: str
+    write: Callable[[CodedText, bool], object]
+    place: str  # where the unit stands in the file, for messages, such as "line 12"
     # Its id, context or key in the file: tells units with the same source apart in a memory.
     name: str = ""
     # The translation that the file has, empty for none; None in formats of one language.
     target: CodedText | None = None
-    # Whether the file's translation is finished, so that it stays.
-    is_done: bool = False
-    # Whether the file marks its translation for review.
-    is_doubted: bool = False
+    is_done: bool = False  # whether the file's translation is finished, so that it stays
+    is_doubted: bool = False  # whether the file marks its translation for review
     # Returns whether a program could use a translation, such as one with the same %s as the source.
     is_valid: Callable[[str], bool] = lambda translation: True
 
@@ -155,10 +134,8 @@ class Document:
     units: Iterable[Unit]
     # Returns the bytes of the file, with the translations that Unit.write stored.
     dump: Callable[[], bytes]
-    # The target languages that the file declares, "" where it does not.
-    targets: Sequence[str] = ()
-    # What people should know about the file, each a sentence without its final period.
-    warnings: Sequence[str] = ()
+    targets: Sequence[str] = ()  # the target languages that the file declares, "" where it does not
+    warnings: Sequence[str] = ()  # for people, each a sentence without its final period
 
 
 class ReadOptions(NamedTuple):
@@ -167,8 +144,7 @@ class ReadOptions(NamedTuple):
     A file that declares its language declares the target one afterwards.
     """
 
-    # Name of the format, a key of formats.FORMATS.
-    format: str
+    format: str  # name of the format, a key of formats.FORMATS
     # Source and target language; needed by formats whose files have several languages.
     pair: tuple[str, str] | None = None
     # The column to translate, by name in the first row or by number from 1.
@@ -186,9 +162,7 @@ class ReadOptions(NamedTuple):
             return None
         current = (declared or "").lower().replace("_", "-")
         wanted = self.pair[1].lower().replace("_", "-")
-        if current == wanted or current.startswith(f"{wanted}-"):
-            return None
-        return self.pair[1]
+        return None if f"{current}-".startswith(f"{wanted}-") else self.pair[1]
 
 
 class EditedText:
@@ -214,9 +188,8 @@ class EditedText:
                 f" {self.encoding.upper()}: convert the file, such as by iconv -f CP1252 -t UTF-8"
             ) from None
         except LookupError:
-            raise DataError(
-                f"unknown encoding {self.encoding:.60}: convert the file to UTF-8"
-            ) from None
+            message = f"unknown encoding {self.encoding:.60}: convert the file to UTF-8"
+            raise DataError(message) from None
         self._edits = dict[tuple[int, int], str]()
         self._line_ends = list[int]()
         self._has_crlf = "\n" in self.text and self.text.count("\r\n") == self.text.count("\n")
@@ -243,10 +216,7 @@ class EditedText:
         return self.encoded("".join([*pieces, self.text[last:]]))
 
     def encoded(self, text: str, errors: str = "strict") -> bytes:
-        """Return any text as bytes in the encoding and line ends of the file.
-
-        errors: as in str.encode.
-        """
+        """Return any text in the file's encoding and line ends; errors: as in str.encode."""
         if self._has_crlf:
             text = text.replace("\n", "\r\n")
         return text.encode(self.encoding, errors)

@@ -98,31 +98,28 @@ class _Holder:
         self._existing: dict[str | None, Element] = {None: self._target}
         if not self._is_whole:
             self._existing = {segment.get("mid"): segment for segment in target_segments}
-        # The segments of a target that has been made anew.
-        self._new_segments = list[Element]()
-        # Whether a translation must be reviewed, by the number of its segment.
-        self._is_doubted = dict[int, bool]()
+        self._new_segments = list[Element]()  # the segments of a target that has been made anew
+        self._is_doubted = dict[int, bool]()  # by the number of a segment
 
     def units(self) -> Iterator[Unit]:
         """Yield the units to translate: the source, or each of its segments."""
-        if (
-            self._source is None
-            or inline_xml.inherited_attribute(self.element, "translate") == "no"
-        ):
-            return
-        for number, segment in enumerate([self._source] if self._is_whole else self._segments):
-            yield self._unit(number, segment)
+        is_translated = inline_xml.inherited_attribute(self.element, "translate") != "no"
+        if self._source is not None and is_translated:
+            for number, segment in enumerate([self._source] if self._is_whole else self._segments):
+                yield self._unit(number, segment)
 
     def _unit(self, number: int, segment: Element) -> Unit:
         content = _content(segment)
         existing = self._existing.get(segment.get("mid"))
         parts = () if existing is None else merge_strings(_content(existing).source)
         state = self._state()
-        is_doubted = state.startswith("needs-") or self._has_sub_state()
+        sub_state = self.element.get("subState", "")
+        is_doubted = state.startswith("needs-") or "needs-review" in sub_state
         self._is_doubted[number] = is_doubted and bool(parts)
         # An unapproved copy of the source is not a translation.
         is_confirmed = bool(state) or self.element.get("approved") == "yes"
         is_changed = merge_strings(content.source) != parts or is_confirmed
+        number_in_file = self.element.get("id") or self.element.getparent().get("id")
 
         def write(translation: CodedText, is_doubtful: bool) -> None:
             inline_xml.set_content(self._make_target(number), content.build(translation))
@@ -133,21 +130,14 @@ class _Holder:
             content.source,
             write,
             f"line {segment.sourceline}",
-            self._name(segment),
+            "/".join(filter(None, (number_in_file, segment.get("mid")))),
             target=parts,
             is_done=bool(to_markup(parts).strip()) and state not in NOT_YET and is_changed,
             is_doubted=is_doubted,
         )
 
-    def _name(self, segment: Element) -> str:
-        number = self.element.get("id") or self.element.getparent().get("id")
-        return "/".join(filter(None, (number, segment.get("mid"))))
-
     def _state(self) -> str:
         return "" if self._target is None else str(self._target.get("state", ""))
-
-    def _has_sub_state(self) -> bool:
-        return "needs-review" in self.element.get("subState", "")
 
     def _set_state(self, _: bool) -> None:
         """Tell whether the target, with all its segments, must be reviewed."""
@@ -165,15 +155,11 @@ class _Holder:
         if self._is_whole:
             return whole
         if not self._new_segments:
-            empty = etree.Element("empty")
-            contents = [
-                deepcopy(self._existing.get(segment.get("mid"), empty))
-                for segment in self._segments
-            ]
             inline_xml.set_content(whole, deepcopy(self._segmented))
             self._new_segments = _segments(whole)
-            for segment, content in zip(self._new_segments, contents, strict=True):
-                inline_xml.set_content(segment, content)
+            for segment in self._new_segments:
+                content = self._existing.get(segment.get("mid"), etree.Element("empty"))
+                inline_xml.set_content(segment, deepcopy(content))
         return self._new_segments[number]
 
 
@@ -208,10 +194,8 @@ def _make_target(holder: Element, after: Element) -> Element:
 
 def _segments(element: Element | None) -> list[Element]:
     """Return the segments in an element, without those in other segments."""
-    if element is None:
-        return []
     segments = list[Element]()
-    for mark in element.iter("{*}mrk"):
+    for mark in () if element is None else element.iter("{*}mrk"):
         is_outermost = not any(other in segments for other in mark.iterancestors("{*}mrk"))
         if mark.get("mtype") == "seg" and is_outermost:
             segments.append(mark)

@@ -49,8 +49,7 @@ class Judge:
     flag_above: float | None = None
     # returns the model's scorer, which scores texts
     make_scorer: Callable[[], Scorer] | None = None
-    # words that the model knows; None: not known
-    words: SourceWords | None = None
+    words: SourceWords | None = None  # words that the model knows; None: not known
 
     @staticmethod
     def from_runtime(

@@ -190,14 +190,14 @@ def _pair_spans(spans: Sequence[KeptSpan]) -> tuple[tuple[int, int], ...]:
         tags += span.parts
         span_numbers += [number] * len(span.parts)
     partners = pair_tags([tag if isinstance(tag, str) else "" for tag in tags])
-    partners |= match_pairs(map(_code_pair, tags))
+    partners |= match_pairs(map(pair_key, tags))
     pairs = {
         (span_numbers[opening], span_numbers[closing]) for closing, opening in partners.items()
     }
     return tuple(sorted((opening, closing) for opening, closing in pairs if opening != closing))
 
 
-def _code_pair(tag: TextOrCode | Term) -> tuple[str, bool] | None:
+def pair_key(tag: TextOrCode | Term) -> tuple[str, bool] | None:
     """Return an inline code as match_pairs takes it; None where it is not one of a pair."""
     if isinstance(tag, Code) and tag.pair >= 0:
         return str(tag.pair), tag.opens

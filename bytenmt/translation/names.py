@@ -15,8 +15,7 @@ from bytenmt.checkpoints.facts import SourceWords
 from bytenmt.sentinels import Span
 from bytenmt.translation.source_words import CAMEL_CASE, is_name, word_spans
 
-# Characters before a word that are looked at.
-CONTEXT = 12
+CONTEXT = 12  # characters before a word that are looked at
 MIN_CONTENT_LETTERS = 4  # of a word that has a capital in title case: "of" and "the" have none
 MIN_ACRONYM_LETTERS = 4  # shorter ones are known to models, or are spelt in another way: OK, ID
 MIN_TITLE_WORDS = 2  # so many more ordinary words with a capital than without: title case

@@ -75,7 +75,7 @@ def test_an_untranslated_round_trip(name: str, form: str) -> None:
     elif form == "byte order mark":
         before = b"\xef\xbb\xbf" + before
     record = format_of(Path(name))
-    pair = PAIR if record.needs_pair else None
+    pair = PAIR if record.pair_reader else None
     after = document(name, before, pair).dump()
     assert document(name, after, pair).dump() == after
     assert (b"\r\n" in after) == (form == "CRLF") or name.endswith(".docx")

@@ -65,7 +65,7 @@ def problems(data: bytes, options: ReadOptions) -> Iterator[str]:
     """Yield what is wrong with a file. Raises DataError if it is refused."""
     name = options.format
     # Without a pair of languages no declaration of one changes.
-    unpaired = options if formats.FORMATS[name].needs_pair else options._replace(pair=None)
+    unpaired = options if formats.FORMATS[name].pair_reader else options._replace(pair=None)
     try:
         once = formats.read(data, unpaired).dump()
     except DataError as error:
