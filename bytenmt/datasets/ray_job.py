@@ -58,13 +58,8 @@ def translate_file(
 ) -> None:
     """Translate a file into the new folder `out`, whose files have all rows in order.
 
-    The folder appears when it is complete. Needs `connect`.
-
-    form: parquet or jsonl.
-    runs: models.
-    options: of Translate.
-    actors: number of engines, None for all CPUs (or GPUs) of the cluster.
-
+    The folder appears when it is complete. Needs `connect`. form: parquet or jsonl; runs: models;
+    options: of Translate; actors: number of engines, None for all CPUs (or GPUs) of the cluster.
     Raises BytenmtError.
     """
     part = out.with_name(f".{out.name}.part")
@@ -115,22 +110,16 @@ class TranslateObjects(Translate):
     """Translate a value of JSON objects, a line each, whose other values stay as they are."""
 
     def __call__(self, batch: Any) -> Any:
-        """Return a table of LINE_COLUMN, encoded objects, without empty lines.
-
-        Raises MsgspecError, SettingError.
-        """
+        """Return a table of encoded objects, no empty lines. Raises MsgspecError, SettingError."""
         lines = filter(bytes.strip, map(repair, batch.column(LINE_COLUMN).to_pylist()))
         rows = [msgspec.json.decode(line, type=dict[str, msgspec.Raw]) for line in lines]
         if rows:
             self._check_columns(sorted(set[str]().union(*rows)))
-        values = [
-            msgspec.json.decode(row.get(self.column, b"null"), type=str | None) for row in rows
-        ]
+        cells = [row.get(self.column, b"null") for row in rows]
+        values = [msgspec.json.decode(cell, type=str | None) for cell in cells]
         texts = self.translate([None if value is None else value.encode() for value in values])
-        done = [
-            msgspec.json.encode({**row, self.to: text})
-            for row, text in zip(rows, texts, strict=True)
-        ]
+        translated = [{**row, self.to: text} for row, text in zip(rows, texts, strict=True)]
+        done = list(map(msgspec.json.encode, translated))
         return pa.table({LINE_COLUMN: pa.array(done, pa.large_binary())})
 
 

@@ -41,16 +41,12 @@ class Translate:
         self._translator = Translator.load(*runs, threads=threads, **options)
 
     def __call__(self, batch: Any) -> Any:
-        """Return an Arrow batch with the column `to` appended.
-
-        Raises SettingError for wrong columns.
-        """
+        """Return an Arrow batch with the column `to` appended. Raises SettingError."""
         import pyarrow as pa
 
         if isinstance(batch, dict):
-            raise SettingError(
-                'the batches are not Arrow tables: give map_batches batch_format="pyarrow"'
-            )
+            cure = 'give map_batches batch_format="pyarrow"'
+            raise SettingError(f"the batches are not Arrow tables: {cure}")
         self._check_columns(batch.schema.names)
         values = batch.column(self.column)
         if pa.types.is_dictionary(values.type):
@@ -58,9 +54,8 @@ class Translate:
         try:
             texts = values.cast(pa.large_binary()).to_pylist()
         except pa.ArrowNotImplementedError:
-            raise SettingError(
-                f"the column {self.column} has the type {values.type}: expected texts"
-            ) from None
+            message = f"the column {self.column} has the type {values.type}: expected texts"
+            raise SettingError(message) from None
         return batch.append_column(self.to, pa.array(self.translate(texts), pa.string()))
 
     def _check_columns(self, names: Collection[str]) -> None:
@@ -73,15 +68,10 @@ class Translate:
 
         Invalid UTF-8 becomes U+FFFD.
         """
-        rows = [None if text is None else LINE_ENDS.split(repair(text)) for text in texts]
-        lines = [line for row in rows if row is not None for line in row[::2]]
+        # Lines, and the line ends between them.
+        rows = [LINE_ENDS.split(repair(text)) if text is not None else [] for text in texts]
+        lines = [line for row in rows for line in row[::2]]
         results = iter(self._translator.translate_lines(lines))
-        translations: list[str | None] = []
         for row in rows:
-            if row is None:
-                translations.append(None)
-                continue
-            parts = list(row)  # lines, and the line ends between them
-            parts[::2] = [next(results).best.text for _ in row[::2]]
-            translations.append(b"".join(parts).decode())
-        return translations
+            row[::2] = [next(results).best.text for _ in row[::2]]
+        return [b"".join(row).decode() if row else None for row in rows]

@@ -44,14 +44,11 @@ class Workers:
         begins = range(0, len(lines), size)
         parts = [list(lines[begin : begin + size]) for begin in begins]
         try:
-            results_of_parts = self._pool.map(
-                _translate, parts, [first + begin for begin in begins]
-            )
-            return [result for results in results_of_parts for result in results]
+            found = self._pool.map(_translate, parts, [first + begin for begin in begins])
+            return [result for results in found for result in results]
         except BrokenExecutor:
-            raise BytenmtError(
-                "a worker process died: if memory ran out, use fewer --workers"
-            ) from None
+            message = "a worker process died: if memory ran out, use fewer --workers"
+            raise BytenmtError(message) from None
 
     def __enter__(self) -> Workers:
         return self

@@ -29,10 +29,7 @@ def pair_partners(parts: Sequence[str | Code]) -> dict[int, int]:
 
 
 def split_spans(parts: CodedText) -> CodedText:
-    """Return parts in which placeholders, tags and addresses in strings are codes.
-
-    Those of ICU messages with forms are not.
-    """
+    """Return parts with placeholders, tags and addresses as codes, except in ICU messages."""
     pieces = list[str | Code]()
     for part in parts:
         if isinstance(part, Code) or ICU_FORMS.search(part):
@@ -52,10 +49,7 @@ def codes_of(parts: CodedText) -> list[Code]:
 
 
 def keeps_spans(source: CodedText, translation: CodedText) -> bool:
-    """Return whether a translation has all codes, placeholders, tags and addresses of its source.
-
-    A model that was trained without sentinels, which protect them, may lose some.
-    """
+    """Return whether a translation has all codes, placeholders, tags and addresses of a source."""
     counts = Counter(code.text for code in codes_of(split_spans(source)))
     written = to_markup(translation)
     return all(written.count(span) >= n for span, n in counts.items())

@@ -209,10 +209,7 @@ def _append_run(top: Element, run: Element) -> None:
 
 
 def _runs(content: Element, properties: str, prefix: str) -> Iterator[Element]:
-    """Yield the runs of an element of texts; the inverse of `_texts`.
-
-    prefix: that of the names of elements.
-    """
+    """Yield the runs of an element of texts, the inverse of `_texts`; prefix: of element names."""
     yield from _text_run(content.text, properties, prefix)
     for node in content:
         tail = node.tail

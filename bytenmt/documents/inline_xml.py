@@ -29,10 +29,7 @@ WRAPPED = re.compile(r"[ \t]*[\r\n]+(?:\t|[ ]{2})[ \t\r\n]*")
 
 
 def parse(data: bytes, root: str = "") -> Any:
-    """Parse XML into an lxml tree. Raises DataError.
-
-    root: required local name of its root, "" for any.
-    """
+    """Parse XML into an lxml tree; root: required local name, "" for any. Raises DataError."""
     tree = etree.fromstring(data, etree.XMLParser(strip_cdata=False, **SAFE)).getroottree()
     if root and local_name(tree.getroot()) != root:
         raise DataError(f"no <{root}> element")
@@ -40,10 +37,7 @@ def parse(data: bytes, root: str = "") -> Any:
 
 
 def dump(tree: Any, data: bytes) -> bytes:
-    """Return a tree as bytes, in the form of the file `data`.
-
-    The form is what stands before the root, byte order mark and CRLF line ends.
-    """
+    """Return a tree as bytes, with the prologue, byte order mark and line ends of a file."""
     root = tree.getroot()
     encoding = tree.docinfo.encoding or "UTF-8"
     original = data.decode(encoding).removeprefix("\ufeff")

@@ -43,11 +43,7 @@ def _scan_string(text: str, begin: int, strict: bool = True) -> tuple[_String, i
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Read a JSON or ARB file: a unit for each value that is a string.
-
-    A @@locale becomes the target language. Raises ValueError for malformed JSON, DataError for
-    invalid UTF-8.
-    """
+    """Read JSON or ARB; a @@locale becomes the target language. Raises ValueError, DataError."""
     file = EditedText(data)
     root = _Decoder().decode(file.text)
     locale = root.get("@@locale") if isinstance(root, dict) else None

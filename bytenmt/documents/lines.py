@@ -141,11 +141,7 @@ def _final_signs(text: str) -> str:
 
 
 def split_unit(source: CodedText) -> list[UnitLine | CodedText]:
-    """Split a unit into a list, in order: lines to translate, and what is copied between them.
-
-    Each UnitLine is translated, each tuple of parts copied. Empty for an ICU message, which is left
-    as it is.
-    """
+    """Split a unit into lines to translate and parts to copy, in order; [] for an ICU message."""
     if is_icu_message(source):
         return []
     pieces_of_unit = list[UnitLine | CodedText]()

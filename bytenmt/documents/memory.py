@@ -26,11 +26,7 @@ class TranslationMemory:
     """
 
     def __init__(self, pairs: Iterable[UnitPair]) -> None:
-        """pairs: source, translation and name of each entry.
-
-        Source and translation are tuples of strings and codes; the name is that of the unit. Of
-        entries with the same source and name the last counts.
-        """
+        """pairs: source, translation and name of units; the last of equal ones counts."""
         # By the source with None for each code, and by the name: the codes, and the translation.
         self._entries = dict[tuple[str | None, ...], dict[str, tuple[list[Code], CodedText]]]()
         for source, target, name in pairs:
@@ -43,8 +39,7 @@ class TranslationMemory:
     def from_file(cls, path: Path, pair: tuple[str, str] | None = None) -> TranslationMemory:
         """Read the translated units of a TMX, XLIFF or PO file, or two columns of a table.
 
-        pair: source and target language, which a TMX needs. Raises DataError, also if no unit is
-        translated.
+        pair: source and target language, which a TMX needs. Raises DataError, also for no units.
         """
         memory = cls(formats.unit_pairs(path, formats.format_of(path), pair))
         if not memory._entries:

@@ -55,10 +55,7 @@ def repair(
     translations: Mapping[CodedText, LineTranslation],
     further: Mapping[CodedText, LineTranslation],
 ) -> dict[CodedText, LineTranslation]:
-    """Return new translations of the lines whose pairs of codes went astray.
-
-    further: a translation for each line that lines_to_repair returns.
-    """
+    """Return new translations of the lines to repair. further: one for each of lines_to_repair."""
     repaired = dict[CodedText, LineTranslation]()
     for line, translation in translations.items():
         if _is_torn(line, translation):

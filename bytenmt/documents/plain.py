@@ -34,10 +34,7 @@ def read_tsv(data: bytes, options: ReadOptions) -> Document:
 def _read_table(
     file: EditedText, options: ReadOptions, style: dict[str, Any], to_cell: Callable[[str], str]
 ) -> Document:
-    """Read a table.
-
-    style: the options of csv.reader and csv.writer. to_cell: makes a text fit for a cell.
-    """
+    """Read a table. style: options of the module csv. to_cell: makes a text fit for a cell."""
     try:
         rows = list(csv.reader(io.StringIO(file.text, newline=""), **style))
     except csv.Error as error:
@@ -54,10 +51,7 @@ def _read_table(
 def _column_units(
     rows: list[list[str]], options: ReadOptions, to_cell: Callable[[str], str]
 ) -> Iterator[Unit]:
-    """Yield the units of a column, given by its number from 1 or its name in the first row.
-
-    Where a column is given by its name, the first row is a header, which is not translated.
-    """
+    """Yield the units of a column, given by number from 1 or, of a table with a header, by name."""
     if options.column is None:
         raise DataError("no column to translate: give --column NAME or --column NUMBER")
     header = next(iter(rows), [])

@@ -68,10 +68,7 @@ STYLES = {f"{name}-format": style for style, names in LANGUAGES for name in name
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Read a PO file: units for its entries, but not for the header and obsolete ones.
-
-    Raises OSError where it is malformed, as polib does.
-    """
+    """Read a PO file: units for its entries that are not obsolete. Raises OSError as polib does."""
     charset = CHARSET.search(data[:HEADER_BYTES])
     encoding = charset[1].decode() if charset and charset[1] != b"CHARSET" else None
     file = EditedText(data, encoding)

@@ -1,8 +1,4 @@
-"""String files of programs.
-
-Android's resources, Java's .properties, Fluent and DTD are read by moz.l10n, ini by iniparse, and
-Apple's .strings here.
-"""
+"""String files of programs: Android, .properties, Fluent, DTD, ini and Apple's .strings."""
 
 from __future__ import annotations
 
@@ -46,8 +42,7 @@ LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "a": "\a", "b": "\b", "v"
 def read_android(data: bytes, options: ReadOptions) -> Document:
     """Read Android's resources: a unit for each string without translatable="false".
 
-    Writing the document replaces only the elements that a translation has changed; all others stay
-    as they were. Raises DataError and ValueError.
+    Elements that no translation changes stay as they are. Raises DataError and ValueError.
     """
     document = read_mozilla(data, options)
     tree = inline_xml.parse(data)

@@ -69,8 +69,7 @@ def lines_to_translate(
 ) -> list[CodedText]:
     """Return UnitLine.parts of each distinct line that a model must translate, in order.
 
-    overwrite: include units that are translated already. memory: units that it can translate are
-    left out.
+    overwrite: include units that are translated already. memory: leave out what it translates.
     """
     lines = dict[CodedText, None]()
     for unit in document.units:
@@ -166,10 +165,7 @@ def _store(unit: Unit, parts: CodedText, is_doubtful: bool) -> None:
 def _write(
     unit: Unit, parts: CodedText, flags: list[str], report: TranslationReport, leave_wrong: bool
 ) -> None:
-    """Judge a translation, put it into its document and count it in a report.
-
-    Codes that it lacks are put at its end.
-    """
+    """Judge a translation, write it with all codes of its source, and count it in a report."""
     if not keeps_spans(unit.parts, parts):
         flags.append(UNMET)
     if not keeps_codes(unit.parts, parts):

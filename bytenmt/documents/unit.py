@@ -70,8 +70,8 @@ def split_codes(text: str, pattern: re.Pattern[str]) -> CodedText:
 def parse_tag(text: str) -> Tag:
     """Return the Tag for the markup of one inline code.
 
-    Its key is the lower-case element name of an opening or closing tag of HTML or XML, such as "b"
-    for <b>. Any other code, such as <br/> or {name}, stands alone: its key is empty.
+    Its key is the lower-case name of an element of HTML or XML, such as "b" for <b>; empty for any
+    other code, such as <br/> or {name}, which stands alone.
     """
     name = TAG_NAME.match(text)
     if name is None or text.endswith("/>"):
@@ -90,18 +90,12 @@ def primary(code: str) -> str:
 
 
 def text_writer(put: Callable[[str], object]) -> Callable[[CodedText, bool], object]:
-    """Return a function for Unit.write that calls `put` with the translation as one string.
-
-    It ignores whether the translation is doubtful: for formats that have no mark for that.
-    """
+    """Return a Unit.write for formats that cannot mark doubt: it calls `put` with one string."""
     return lambda parts, _: put(to_markup(parts))
 
 
 class Context(str):
-    """A name of a unit that tells its meaning, such as msgctxt of PO.
-
-    Units with the same source and another context mean something else.
-    """
+    """A name that tells units with equal sources apart by their meaning, such as msgctxt of PO."""
 
 
 @dataclass(eq=False)
@@ -155,8 +149,8 @@ class ReadOptions(NamedTuple):
     def target_to_declare(self, declared: str | None) -> str | None:
         """Return the target language if the file must be changed to declare it, else None.
 
-        declared: the language that the file has now, None for none. Returns None without a pair,
-        and where the file has the target language or a region of it (de-AT for de) already.
+        declared: the language that the file has now, None for none; a region of the target language
+        (de-AT for de) stays.
         """
         if self.pair is None:
             return None
@@ -175,8 +169,7 @@ class EditedText:
     def __init__(self, data: bytes, declared: str | None = None) -> None:
         """Decode a file by its byte order mark, else by the encoding that it declares.
 
-        declared: None for UTF-8. Raises DataError if the bytes are invalid in that encoding, or the
-        encoding is unknown.
+        declared: None for UTF-8. Raises DataError if it is unknown, or the bytes are invalid in it.
         """
         marked = (name for name, mark in BYTE_ORDER_MARKS.items() if data.startswith(mark))
         self.encoding = next(marked, declared or "utf-8")

@@ -146,10 +146,7 @@ class _Holder:
         child(self.element, "target").set("state", state)
 
     def _make_target(self, number: int) -> Element:
-        """Return the element for the translation of a segment, or of the whole source.
-
-        A target gets the form of a segmented source once.
-        """
+        """Return the element for the translation of a segment, or of the whole source."""
         after = self._source if self._segmented is None else self._segmented
         whole = _make_target(self.element, after)
         if self._is_whole:

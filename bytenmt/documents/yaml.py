@@ -26,10 +26,7 @@ PLAIN = re.compile(r"(?!(?i:y|n|yes|no|on|off)$)[^\W\d_][^\n#:\[\]{},&*!|>'\"%@`
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Read a YAML file, of one or several documents: a unit for each string value.
-
-    Raises DataError and ValueError.
-    """
+    """Read YAML documents: a unit for each string value. Raises DataError and ValueError."""
     file = EditedText(data)
     return Document(list(edit_scalars(file, 0, len(file.text), pair=options.pair)), file.dump)
 
@@ -122,10 +119,7 @@ def _to_block(value: str, before: str, style: str) -> str:
 
 
 def _fold(paragraphs: Sequence[str], width: int) -> list[str]:
-    """Return the lines of a folded block, which is read as these paragraphs.
-
-    There is an empty line between two, but not beside one with an indentation.
-    """
+    """Return the lines of a folded block: an empty one between two without an indentation."""
     lines = list[str]()
     was_indented = True
     for paragraph in paragraphs:

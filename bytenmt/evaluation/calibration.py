@@ -56,23 +56,16 @@ class JudgedSearch(NamedTuple):
     chrf: Reals  # 0 to 100, against the reference
     is_flagged: Booleans  # whether it has a flag that its costs have no part in
 
-    @property
-    def is_poor(self) -> Booleans:
-        """Whether the chrF of each is below POOR_BELOW."""
-        return self.chrf < POOR_BELOW
-
-    def poor_share_of_surest(self) -> float:
-        """Return the share of poor translations among the surest ones."""
-        order = np.argsort(self.bits, kind="stable")
-        n_surest = max(FEWEST_SUREST, round(SUREST_SHARE * len(order)))
-        return float(self.is_poor[order[:n_surest]].mean())
-
     def unusable_share(self, chosen: Booleans) -> float:
-        """Return the estimated share of unusable translations among some."""
+        """Return the estimated share of unusable translations among some: how many more are poor
+        than among the surest ones."""
         if not chosen.any():
             return 0.0
-        usual = self.poor_share_of_surest()
-        return float(max(0.0, (self.is_poor[chosen].mean() - usual) / max(1e-9, 1 - usual)))
+        is_poor = self.chrf < POOR_BELOW
+        order = np.argsort(self.bits, kind="stable")
+        n_surest = max(FEWEST_SUREST, round(SUREST_SHARE * len(order)))
+        usual = is_poor[order[:n_surest]].mean()
+        return float(max(0.0, (is_poor[chosen].mean() - usual) / max(1e-9, 1 - usual)))
 
     def sure_threshold(self) -> float:
         """Return the highest bits per byte up to which at most UNUSABLE_SURE_SHARE of the
@@ -114,19 +107,16 @@ def calibrate_runtime(
 ) -> Calibration:
     """Calibrate loaded models on at most MAX_LINES (1,500) lines of a validation text.
 
-    It translates them by greedy and by beam search, and if the runtime has a model of the opposite
-    direction, with that, too. counts: of the words of the training text; None keeps the words that
-    the runs store. Pairs with an empty side are left out. Raises BytenmtError for fewer than
-    MIN_LINES (100).
+    It translates them by greedy and by beam search, and with the runtime's model of the opposite
+    direction, if any. Pairs with an empty side are left out. counts: of the words of the training
+    text; None keeps the words that the runs store. Raises BytenmtError for fewer than MIN_LINES
+    (100).
     """
     pairs = [pair for pair in zip(sources, references, strict=True) if all(pair)]
     if len(pairs) < MIN_LINES:
         raise BytenmtError(f"{len(pairs)} lines to calibrate flags on: give {MIN_LINES} or more")
-    pairs = (
-        [pairs[k * len(pairs) // MAX_LINES] for k in range(MAX_LINES)]
-        if len(pairs) > MAX_LINES
-        else pairs
-    )
+    if len(pairs) > MAX_LINES:
+        pairs = [pairs[k * len(pairs) // MAX_LINES] for k in range(MAX_LINES)]
     own_sources = [source for source, _ in pairs]
     own_references = [reference for _, reference in pairs]
     if counts is not None:
@@ -173,16 +163,13 @@ def choose_words(
 ) -> SourceWords:
     """Return the words that occur often enough: of MIN_COUNTS the count by which the rule "unusable
     if the source has an unknown word" fails least often."""
-    best: tuple[float, SourceWords] | None = None
-    for min_count in MIN_COUNTS:
-        words = counts.source_words(min_count)
-        judged = judge_search(results, references, None, None)
+    judged = judge_search(results, references, None, None)
+
+    def n_more_right(words: SourceWords) -> float:
         has_unknown = np.array([bool(find_unknown_words(result, words)) for result in results])
-        n_more_right = (2 * judged.unusable_share(has_unknown) - 1) * has_unknown.sum()
-        if best is None or n_more_right > best[0]:
-            best = n_more_right, words
-    assert best is not None
-    return best[1]
+        return float((2 * judged.unusable_share(has_unknown) - 1) * has_unknown.sum())
+
+    return max(map(counts.source_words, MIN_COUNTS), key=n_more_right)
 
 
 def judge_search(
@@ -216,8 +203,7 @@ def measure_pairs(
 ) -> FlagThresholds:
     """Return the thresholds that need no translations: of lengths, and of what a source saves.
 
-    knows_empty_sources: whether the model was trained with data.empty_source. The bits per byte are
-    0.
+    knows_empty_sources: whether the model was trained with data.empty_source.
     """
     source_bits = None
     if knows_empty_sources:
@@ -225,9 +211,7 @@ def measure_pairs(
             bits_of_texts(scorer, given, references, copied_spans) for given in (None, sources)
         )
         source_bits = round(float(np.quantile(alone - of_source, FALSE_ALARMS)), 3)
-    n_source, n_target = (
-        np.array([len(line) for line in lines]) for lines in (sources, references)
-    )
+    n_source, n_target = (np.array(list(map(len, lines))) for lines in (sources, references))
     ratio = n_target.sum() / max(1, n_source.sum())
     variance = np.mean((n_target - ratio * n_source) ** 2 / (n_source + 1))
     return FlagThresholds(

@@ -45,11 +45,7 @@ class System(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as a JSON object, p-values included."""
-        tree: dict[str, Any] = {
-            "system": self.name,
-            **self.values,
-            "made_with": self.made_with,
-        }
+        tree: dict[str, Any] = {"system": self.name, **self.values, "made_with": self.made_with}
         if self.n_parameters is not None:
             tree |= {"architecture": self.architecture, "parameters": self.n_parameters}
         for name, found in self.significance.items():
@@ -61,13 +57,12 @@ class System(NamedTuple):
 
 def seed_summaries(systems: Sequence[System]) -> list[SeedSummary]:
     """Return the summaries of the models among the systems, see seeds.summarise_seeds."""
-    return summarise_seeds(
-        [
-            Trained(system.name, system.training, system.values)
-            for system in systems
-            if system.training is not None
-        ]
-    )
+    models = [
+        Trained(system.name, system.training, system.values)
+        for system in systems
+        if system.training is not None
+    ]
+    return summarise_seeds(models)
 
 
 def with_significance(
@@ -76,10 +71,10 @@ def with_significance(
     references: Sequence[str],
     tokenize: str = DEFAULT_TOKENIZER,
 ) -> list[System]:
-    """Return the systems with their significance, against the first one, in each metric.
+    """Return the systems with their significance, against the first one, in each metric; a single
+    system is returned unchanged.
 
-    It is that of sacreBLEU's paired bootstrap; equal values have p = 1. sources: empty if none of
-    the metrics reads them; tokenize: see text_metrics. A single system is returned unchanged.
+    sources: empty if none of the metrics reads them; tokenize: see text_metrics.
     """
     if len(systems) < 2:
         return list(systems)
@@ -89,14 +84,11 @@ def with_significance(
         first, *others = (
             line_values(metric, sources, system.texts, references) for system in systems
         )
-        for by_name, significance in zip(
-            found, bootstrap.compare(metric, first, others), strict=True
-        ):
+        compared = bootstrap.compare(metric, first, others)
+        for by_name, significance in zip(found, compared, strict=True):
             by_name[name] = significance
-    return [
-        system._replace(significance=by_name)
-        for system, by_name in zip(systems, found, strict=True)
-    ]
+    pairs = zip(systems, found, strict=True)
+    return [system._replace(significance=by_name) for system, by_name in pairs]
 
 
 def table(systems: Sequence[System], tokenize: str = DEFAULT_TOKENIZER) -> Iterator[str]:
@@ -120,27 +112,17 @@ def table(systems: Sequence[System], tokenize: str = DEFAULT_TOKENIZER) -> Itera
 
 def _row(system: System, tokenize: str) -> list[str]:
     """Return the cells of a system's line in the table."""
-    n_parameters = "–"
-    if system.n_parameters is not None:
-        n_parameters = f"{system.n_parameters:,}"
-    bits = "–"
-    if "bits_per_byte" in system.values:
-        bits = f"{system.values['bits_per_byte']:.4f}"
-    cells = [system.name, system.architecture, n_parameters, bits]
+    n_parameters = "–" if system.n_parameters is None else f"{system.n_parameters:,}"
+    bits = system.values.get("bits_per_byte")
+    cells = [system.name, system.architecture, n_parameters]
+    cells.append("–" if bits is None else f"{bits:.4f}")
     for name, metric in text_metrics(tokenize).items():
         value = metric.template.format(system.values[name])
-        found = system.significance[name]
-        cells += [f"{value} ± {found.interval:.1f}", _p_cell(found.p_value)]
+        interval, p_value = system.significance[name][1:]
+        cells.append(f"{value} ± {interval:.1f}")
+        mark = "*" if p_value is not None and p_value < SIGNIFICANCE_LEVEL else " "
+        cells.append("" if p_value is None else f"{p_value:.3f}{mark}")
     return cells
-
-
-def _p_cell(p_value: float | None) -> str:
-    """Return a p-value for the table, marked if it is significant."""
-    if p_value is None:
-        return ""
-    if p_value < SIGNIFICANCE_LEVEL:
-        return f"{p_value:.3f}*"
-    return f"{p_value:.3f} "
 
 
 def to_dict(systems: Sequence[System], tokenize: str = DEFAULT_TOKENIZER) -> dict[str, Any]:

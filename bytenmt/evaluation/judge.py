@@ -39,16 +39,11 @@ COPY_BITS = 0.5  # bits per byte above which the model would not copy a name or 
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """Flags translations that a person should review: unsure, invented or copied.
-
-    translation.confidence has the flags, which are short strings.
-    """
+    """Flags translations that a person should review: unsure, invented or copied."""
 
     thresholds: FlagThresholds | None = None  # None for a model without any
-    # bits per byte above which a translation is unsure; None: never
-    flag_above: float | None = None
-    # returns the model's scorer, which scores texts
-    make_scorer: Callable[[], Scorer] | None = None
+    flag_above: float | None = None  # bits per byte above which one is unsure; None: never
+    make_scorer: Callable[[], Scorer] | None = None  # returns the model's scorer
     words: SourceWords | None = None  # words that the model knows; None: not known
 
     @staticmethod
@@ -67,27 +62,21 @@ class Judge:
         facts = [run.facts for run in runtime.runs]
         thresholds = next((saved.flags for saved in facts if saved.flags is not None), None)
         if flag_above is None:
-            flag_above = default
-            if thresholds is not None:
-                is_reranked = runtime.reverse is not None
-                flag_above = thresholds.unsure_above(beam, is_reranked)
-        words = runtime.source_words
-        return Judge(thresholds, flag_above, lambda: runtime.make_scorer(), words)
+            is_reranked = runtime.reverse is not None
+            flag_above = thresholds.unsure_above(beam, is_reranked) if thresholds else default
+        return Judge(thresholds, flag_above, runtime.make_scorer, runtime.source_words)
 
     def describe(self) -> str:
         """Return one line for people about the threshold above which translations are unsure."""
         text = "flags: never unsure"
         if self.flag_above is not None:
             text = f"flags: unsure above {self.flag_above:.2f} bits per byte"
-        if not self.thresholds:
-            text += "; the model has no thresholds of its own"
-        return text
+        return text if self.thresholds else f"{text}; the model has no thresholds of its own"
 
     def flag(self, results: Sequence[TranslationResult]) -> list[TranslationResult]:
         """Return copies of the results with the flags of their best hypotheses.
 
-        The chunks that a line was cut into are judged one by one, and the line has the flags of
-        all.
+        Chunks are judged one by one, and a line has the flags of all of its chunks.
         """
         pairs = [
             (chunk.text, hypotheses[0])
@@ -99,8 +88,7 @@ class Judge:
         for result in results:
             of_line = [flag for _ in result.chunks for flag in next(flags)]
             words = find_unknown_words(result, self.words)
-            if words:
-                of_line.append(UNKNOWN)
+            of_line += [UNKNOWN] if words else []
             judged.append(result.with_flags(of_line)._replace(unknown_words=words))
         return judged
 
@@ -124,9 +112,7 @@ class Judge:
 
     def _flags(self, source: bytes, best: Hypothesis) -> list[str]:
         """Return the flags that need no further costs."""
-        # The search did not write what has a probability of 1: it was copied, like an empty line or
-        # a URL.
-        if not best.log_probability:
+        if not best.log_probability:  # it was copied, not written by the search: a URL
             return []
         flags = list(text_flags(source, best.text, self.thresholds))
         bits = bits_of_text(best)
@@ -193,12 +179,9 @@ def bits_of_text(translation: Hypothesis) -> float | None:
     what the words cost. The bits of these spans count: they are high where the search had to write
     them.
     """
-    n_bytes = len(translation.text) - sum(
-        end - begin for begin, end in copied_spans(translation.text)
-    )
-    if not n_bytes:
-        return None
-    return -translation.log_probability / math.log(2) / n_bytes
+    n_copied = sum(end - begin for begin, end in copied_spans(translation.text))
+    n_bytes = len(translation.text) - n_copied
+    return -translation.log_probability / math.log(2) / n_bytes if n_bytes else None
 
 
 def bits_of_texts(
@@ -212,9 +195,8 @@ def bits_of_texts(
     sources: of each text; None: an empty one for all. skipped: returns the spans of a text that do
     not count.
     """
-    all_scores = scorer.score_texts(
-        sources or [b""] * len(texts), [text + bytes([EOS]) for text in texts]
-    )
+    targets = [text + bytes([EOS]) for text in texts]
+    all_scores = scorer.score_texts(sources or [b""] * len(texts), targets)
     bits = np.zeros(len(texts))
     for k, (text, scores) in enumerate(zip(texts, all_scores, strict=True)):
         log_p = scores.log_p.copy()

@@ -36,17 +36,12 @@ def log_probabilities(
     for.
     """
     log_p = np.zeros(len(corpus))
-    order = np.argsort(corpus.target_lengths, kind="stable")
-    parts = [
-        order[first : first + LINES_AT_ONCE].tolist()
-        for first in range(0, len(order), LINES_AT_ONCE)
-    ]
+    order = np.argsort(corpus.target_lengths, kind="stable").tolist()
+    parts = [order[k : k + LINES_AT_ONCE] for k in range(0, len(order), LINES_AT_ONCE)]
     if group is not None:
         parts = parts[group.rank :: group.size]
     for indices in parts:
-        sources = None
-        if corpus.has_source:
-            sources = [corpus.source(k) for k in indices]
+        sources = [corpus.source(k) for k in indices] if corpus.has_source else None
         targets = [corpus.target(k) + bytes([EOS]) for k in indices]
         all_scores = scorer.score_texts(sources, targets, formality)
         log_p[indices] = [scores.log_p.sum() for scores in all_scores]

@@ -66,8 +66,6 @@ LOOKS: dict[str, dict[str, Any]] = {
     "validation": {"marker": "o", "markersize": 3, "linewidth": 1.2},
     "training": {"linewidth": 0.6, "alpha": 0.6},
 }
-
-
 LINE_STYLES = ("-", "--", ":")  # of the first ten runs, the next ten, and the next
 
 
@@ -76,9 +74,8 @@ def check_picture(output: str) -> None:
     if not output.endswith(".png"):
         raise BytenmtError(f"{output}: give a name that ends in .png")
     if importlib.util.find_spec("matplotlib") is None:
-        raise BytenmtError(
-            "drawing needs a missing package, matplotlib: pip install 'bytenmt[plots]'"
-        )
+        missing = "drawing needs a missing package, matplotlib"
+        raise BytenmtError(f"{missing}: pip install 'bytenmt[plots]'")
 
 
 def png(figure: Figure) -> bytes:
@@ -104,9 +101,7 @@ def visible_label(letter: str) -> str:
     """Return a visible label for a character: ␣ for a space, a code point if not printable."""
     if letter == " ":
         return "␣"
-    if letter.isprintable():
-        return letter
-    return f"{ord(letter):04X}"
+    return letter if letter.isprintable() else f"{ord(letter):04X}"
 
 
 def learning_curves(runs: Mapping[str, Records]) -> Figure:
@@ -117,9 +112,7 @@ def learning_curves(runs: Mapping[str, Records]) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    measured: set[str] = set()
-    for record in chain.from_iterable(runs.values()):
-        measured.update(record)
+    measured = set(chain.from_iterable(chain.from_iterable(runs.values())))
     panels = [curve for curve in CURVES if curve.y in measured]
     panels = panels or [*CURVES[:2]]  # before the first validation: training alone
     figure = Figure(figsize=(4.4 * len(panels), 4.2), layout="constrained")
@@ -128,10 +121,8 @@ def learning_curves(runs: Mapping[str, Records]) -> Figure:
         for number, (name, records) in enumerate(runs.items()):
             valid = panel.points(records, panel.y)
             trained = _training_points(panel, records)
-            style = {
-                "color": f"C{number % 10}",
-                "linestyle": LINE_STYLES[number // 10 % len(LINE_STYLES)],
-            }
+            line_style = LINE_STYLES[number // 10 % len(LINE_STYLES)]
+            style = {"color": f"C{number % 10}", "linestyle": line_style}
             look = LOOKS["validation"] | style | {"label": name}
             if valid:
                 axes.plot(*zip(*valid, strict=True), **look)
@@ -174,9 +165,7 @@ def attention_maps(
         for number, weights in layers.items()
     }
     mean = np.mean([*maps.values()], axis=0)
-    if len(maps) == 1:
-        return {"": mean}
-    return {f"mean of {len(maps)} layers": mean, **maps}
+    return {"": mean} if len(maps) == 1 else {f"mean of {len(maps)} layers": mean, **maps}
 
 
 def draw_attention(source: str, text: str, maps: Mapping[str, Weights]) -> Figure:
@@ -194,9 +183,7 @@ def draw_attention(source: str, text: str, maps: Mapping[str, Weights]) -> Figur
         axes = figure.add_subplot(n_rows, n_columns, place)
         axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="equal", interpolation="nearest")
         style: dict[str, Any] = {"fontsize": 9, "fontfamily": label_families()}
-        degrees = 0
-        if max(map(len, across)) > 1:
-            degrees = 90
+        degrees = 90 if max(map(len, across)) > 1 else 0
         axes.set_xticks(range(len(across)), across, rotation=degrees, **style)
         axes.set_yticks(range(len(down)), down, **style)
         axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)

@@ -57,10 +57,8 @@ def line_values(
         text = " ".join(f"{type(error).__name__}: {error}".split())
         raise BytenmtError(f"metric {metric.name}: {text}: correct the plugin") from error
     if len(values) != len(references):
-        raise BytenmtError(
-            f"metric {metric.name}: {len(values)} values for {len(references)} lines: correct the"
-            " plugin"
-        )
+        counts = f"{len(values)} values for {len(references)} lines"
+        raise BytenmtError(f"metric {metric.name}: {counts}: correct the plugin")
     return values
 
 
@@ -85,10 +83,7 @@ def signatures(tokenize: str = DEFAULT_TOKENIZER) -> tuple[str, str]:
 def text_scores(
     translations: Sequence[str], references: Sequence[str], tokenize: str = DEFAULT_TOKENIZER
 ) -> TextScores:
-    """Score translations, a line each, against as many references.
-
-    tokenize: see text_metrics.
-    """
+    """Score translations, a line each, against as many references; tokenize: see text_metrics."""
     metrics = text_metrics(tokenize)
     values = {
         name: metrics[name].combine(line_values(metrics[name], (), translations, references))

@@ -29,10 +29,7 @@ class Training(NamedTuple):
 
         The end of a run folder is that of its last checkpoint, which the best one need not tell.
         """
-        if (path / LAST).is_file():
-            _, facts_at_end, _ = read_header(path / LAST)
-        else:
-            facts_at_end = facts
+        facts_at_end = read_header(path / LAST)[1] if (path / LAST).is_file() else facts
         return Training(config, _describe_text(facts), _describe_end(config, facts_at_end))
 
 
@@ -56,7 +53,7 @@ class SeedSummary(NamedTuple):
         """Return the summary as a JSON object."""
         tree: dict[str, Any] = {"systems": self.names}
         if self.reason:
-            return tree | {"not_pooled": self.reason}
+            tree["not_pooled"] = self.reason
         for name, (middle, std) in self.means.items():
             tree[name] = {"mean": middle, "std": std}
         return tree
@@ -74,23 +71,21 @@ def summarise_seeds(models: Sequence[Trained]) -> list[SeedSummary]:
 
     They are pooled if they had the same texts and the same end of training.
     """
-    groups: list[dict[int, Trained]] = []  # models by their seeds
+    groups: list[tuple[Config, dict[int, Trained]]] = []  # models by their seeds
     for model in models:
         seed = model.training.config.train.seed
-        for group in groups:
-            if seed not in group and _differ_in_seed_alone(model, *group.values()):
+        config = _without_seed(model.training.config)
+        for config_of_group, group in groups:
+            if seed not in group and config == config_of_group:
                 group[seed] = model
                 break
         else:
-            groups.append({seed: model})
-    return [_summary([*group.values()]) for group in groups if len(group) > 1]
+            groups.append((config, {seed: model}))
+    return [_summary([*group.values()]) for _, group in groups if len(group) > 1]
 
 
-def _differ_in_seed_alone(*models: Trained) -> bool:
-    """Return whether the configurations of models are equal but for their seeds."""
-    configs = [model.training.config for model in models]
-    without_seeds = [replace(config, train=replace(config.train, seed=0)) for config in configs]
-    return all(config == without_seeds[0] for config in without_seeds)
+def _without_seed(config: Config) -> Config:
+    return replace(config, train=replace(config.train, seed=0))
 
 
 def _summary(models: Sequence[Trained]) -> SeedSummary:
@@ -130,9 +125,7 @@ def _describe_files(files: PairFiles) -> str:
     """Return the names of a corpus' files, with its weight if it is not 1."""
     paths = [path for path in (files.src, files.tgt, files.tsv) if path is not None]
     names = " and ".join(path.name for path in paths)
-    if files.weight != 1:
-        return f"{names} x {files.weight:g}"
-    return names
+    return names if files.weight == 1 else f"{names} x {files.weight:g}"
 
 
 def _describe_end(config: Config, facts: Facts) -> str:

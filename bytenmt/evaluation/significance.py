@@ -64,9 +64,7 @@ class PairedBootstrap:
 def seed() -> int | None:
     """Return the seed of the resamples: sacreBLEU's, which SACREBLEU_SEED changes; None: random."""
     text = os.environ.get(SEED_VARIABLE, DEFAULT_SEED)
-    if text.lower() == "none":
-        return None
-    return int(text)
+    return None if text.lower() == "none" else int(text)
 
 
 def with_resampling(signature: str) -> str:

@@ -18,10 +18,9 @@ def generate(
 ) -> Iterator[bytes]:
     """Return an iterator over the prompt and up to n_bytes more of text, sampled from models.
 
-    Each item is valid UTF-8; line ends are sampled like any byte. runtime: of language models,
-    which have no source; n_bytes: at most 10 MB, and fewer come only if the next character has no
-    room; sampling: temperature, top_k, top_p, seed. Raises SettingError when called, not when
-    iterated.
+    Each item is valid UTF-8. runtime: of language models; n_bytes: at most 10 MB, and fewer come
+    only if the next character has no room; sampling: temperature, top_k, top_p, seed. Raises
+    SettingError when called, not when iterated.
     """
     if runtime.has_source:
         raise SettingError("the models are translation models: give language models")
@@ -29,6 +28,5 @@ def generate(
     if first_invalid(prompt) >= 0:
         raise SettingError(f"the prompt {prompt!r} is not valid UTF-8")
     options = SearchOptions(sample=True, endless=True, **check_values(sampling, SEARCH_SETTINGS))
-    return stream_characters(
-        runtime.make_engine(options, 1), Request(None, len(prompt) + n_bytes, prompt)
-    )
+    request = Request(None, len(prompt) + n_bytes, prompt)
+    return stream_characters(runtime.make_engine(options, 1), request)

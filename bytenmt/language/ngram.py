@@ -53,11 +53,9 @@ class NGram(NamedTuple):
         order: bytes of context, 0 to 7.
         """
         keys = np.concatenate([_pairs(text, np.zeros(order, np.uint8), order) for text in texts])
-        pairs, counts = _counted(keys)
-        tables = [_discounted(pairs, counts)]
+        tables = [_level(keys)]
         for k in range(order - 1, -1, -1):
-            pairs, counts = _counted(pairs & np.uint64((1 << 8 * (k + 1)) - 1))
-            tables.append(_discounted(pairs, counts))
+            tables.append(_level(tables[-1].pairs & np.uint64((1 << 8 * (k + 1)) - 1)))
         return NGram(tuple(reversed(tables)))
 
     def bits(self, text: Bytes, before: Bytes | None = None) -> Reals:
@@ -86,14 +84,14 @@ class NGramBaseline:
     def __init__(self, training: Sequence[Bytes]) -> None:
         """training: the texts (uint8) that the n-gram is estimated from, of which the first
         MAX_COUNTED_BYTES (2^25) count."""
-        starts = np.cumsum([0, *map(len, training)]).tolist()
-        counted = [
-            text[: max(0, MAX_COUNTED_BYTES - begin)]
-            for text, begin in zip(training, starts, strict=False)
-        ]
+        counted = []
+        n_bytes = 0
+        for text in training:
+            counted.append(text[: max(0, MAX_COUNTED_BYTES - n_bytes)])
+            n_bytes += len(text)
         self._share = ""
-        if starts[-1] > MAX_COUNTED_BYTES:
-            self._share = f" of the first {MAX_COUNTED_BYTES} of {starts[-1]} bytes"
+        if n_bytes > MAX_COUNTED_BYTES:
+            self._share = f" of the first {MAX_COUNTED_BYTES} of {n_bytes} bytes"
         self._model = NGram.from_texts(counted)
         self._bits = 0.0
         self._n_bytes = 0
@@ -112,18 +110,18 @@ class NGramBaseline:
         return f"reference, order-{ORDER} n-gram of the training text{self._share}: {figure:.4f}"
 
 
-def _discounted(pairs: Keys, counts: npt.NDArray[np.int64]) -> Level:
-    """Return a level; discounts follow from how many pairs were counted once to four times."""
+def _level(keys: Keys) -> Level:
+    """Return the level of pairs of context and byte, in any order.
+
+    Discounts follow from how many distinct pairs occur once to four times.
+    """
+    pairs, counts = np.unique(keys, return_counts=True)
     once, twice, thrice, four = (int((counts == count).sum()) for count in (1, 2, 3, 4))
     share = once / max(1, once + 2 * twice)
-    ratios = 2 * twice / max(1, once), 3 * thrice / max(1, twice), 4 * four / max(1, thrice)
-    guessed = [count - share * ratio for count, ratio in enumerate(ratios, 1)]
-    bounded = [
-        min(max(discount, MIN_DISCOUNT), count - MIN_DISCOUNT)
-        for count, discount in enumerate(guessed, 1)
-    ]
-    discounts = np.array([0.0, *bounded])
-    taken = discounts[np.minimum(counts, 3)]
+    ratios = [2 * twice / max(1, once), 3 * thrice / max(1, twice), 4 * four / max(1, thrice)]
+    counted = np.arange(1, 4)
+    discounts = np.clip(counted - share * np.array(ratios), MIN_DISCOUNT, counted - MIN_DISCOUNT)
+    taken = discounts[np.minimum(counts, 3) - 1]
     contexts, first = np.unique(pairs >> BITS_PER_BYTE, return_index=True)
     total = np.add.reduceat(counts, first)
     back = np.add.reduceat(taken, first)
@@ -140,12 +138,6 @@ def _pairs(text: Bytes, before: Bytes, k: int) -> Keys:
     for start in range(k + 1):
         keys = keys << BITS_PER_BYTE | whole[start : start + len(text)]
     return keys
-
-
-def _counted(keys: Keys) -> tuple[Keys, npt.NDArray[np.int64]]:
-    """Return the distinct keys, sorted, and their counts."""
-    unique, counts = np.unique(keys, return_counts=True)
-    return unique, counts.astype(np.int64)
 
 
 def _look_up(sorted_keys: Keys, keys: Keys) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:

@@ -33,13 +33,12 @@ class PredictionSummary:
 
 
 def json_lines(surprise: Surprisal, first: int) -> bytes:
-    """Format a JSON object a line for each byte: its offset, byte, bits and rank.
+    """Format a JSON object a line for each byte: its offset, byte, bits and rank from 1.
 
-    The likeliest byte has rank 1. first: offset of the first byte.
+    first: offset of the first byte.
     """
+    lines = ""
     numbers = zip(*(part.tolist() for part in surprise), strict=True)
-    lines = (
-        f'{{"offset": {offset}, "byte": {byte}, "bits": {bits:.6f}, "rank": {rank + 1}}}\n'
-        for offset, (byte, bits, rank) in enumerate(numbers, first)
-    )
-    return "".join(lines).encode()
+    for offset, (byte, bits, rank) in enumerate(numbers, first):
+        lines += f'{{"offset": {offset}, "byte": {byte}, "bits": {bits:.6f}, "rank": {rank + 1}}}\n'
+    return lines.encode()

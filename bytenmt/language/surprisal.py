@@ -24,14 +24,12 @@ class Surprisal(NamedTuple):
 
     data: npt.NDArray[np.uint8]  # (n,), the bytes
     bits: npt.NDArray[np.float64]  # (n,), -log2 p of each byte
-    # (n,), how many bytes were likelier, or as likely and of lower value
-    rank: npt.NDArray[np.int64]
+    rank: npt.NDArray[np.int64]  # (n,), bytes that were likelier, or as likely and of lower value
 
     @staticmethod
     def concatenate(parts: Sequence[Surprisal]) -> Surprisal:
         """Concatenate at least one Surprisal."""
-        data, bits, rank = zip(*parts, strict=True)
-        return Surprisal(np.concatenate(data), np.concatenate(bits), np.concatenate(rank))
+        return Surprisal(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def stream_surprisal(
@@ -51,10 +49,9 @@ def rechunk(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
     waiting = bytearray()
     for piece in pieces:
         waiting += piece
-        whole = len(waiting) - len(waiting) % size
-        for start in range(0, whole, size):
-            yield bytes(waiting[start : start + size])
-        del waiting[:whole]
+        while len(waiting) >= size:
+            yield bytes(waiting[:size])
+            del waiting[:size]
     if waiting:
         yield bytes(waiting)
 

@@ -36,13 +36,10 @@ def align_lines(
 ) -> list[list[CharacterLink]]:
     """Return the links of each line: one for each output character, in order.
 
-    models: see mean_weights. lines: the chunks (source, text, separator) of each, as
-    TranslationResult.best_chunks returns them. The separator follows its chunk in source and text
-    and has no link. formality: the form of address that the translations were asked to have.
+    models, formality: see mean_weights. lines: (source, text, separator) of the chunks of each, see
+    TranslationResult.best_chunks. The separator follows its chunk in both texts and has no link.
     """
-    pairs = []
-    for line in lines:
-        pairs += [(source, text) for source, text, _ in line]
+    pairs = [(source, text) for line in lines for source, text, _ in line]
     weights = iter(mean_weights(models, pairs, formality))
     links_of_lines = []
     for line in lines:
@@ -60,14 +57,14 @@ def align_lines(
 def mean_weights(
     models: Sequence[Scorer], pairs: Sequence[tuple[bytes, bytes]], formality: Form | None = None
 ) -> list[Weights]:
-    """Return the attention weights of each pair (source, text) without EOS.
+    """Return the attention weights of each pair (source, text) without EOS, averaged over layers
+    and models.
 
-    They are averaged over layers and models. models: a scorer of each model; all of them have
-    attention. Weights are float32 (bytes of the text, bytes of the source + 1): a row for each
-    predicted byte, a column for each source byte and, last, its EOS. formality: the form of address
-    that the sources ask for.
+    models: scorers of models with attention. formality: the form of address that sources ask for.
+    Weights are float32 (bytes of the text, bytes of the source + 1): a row for each predicted byte,
+    a column for each source byte and, last, its EOS.
     """
-    with_text = [i for i in range(len(pairs)) if pairs[i][1]]
+    with_text = [i for i, (_, text) in enumerate(pairs) if text]
     means = [np.zeros((len(text), len(source) + 1), np.float32) for source, text in pairs]
     if not with_text:
         return means
@@ -83,9 +80,8 @@ def link_characters(
 ) -> list[CharacterLink]:
     """Return a link for each character of a text; none if the source is empty.
 
-    weights: (bytes of the text, bytes of the source + 1). The weight of a source character is the
-    sum over its bytes. n_before, n_source_before: how many characters of the line stand before the
-    text and source.
+    weights: (bytes of the text, bytes of the source + 1). n_before, n_source_before: how many
+    characters of the line stand before the text and source.
     """
     if not source or not text:
         return []
@@ -100,11 +96,10 @@ def link_characters(
 
 
 def character_weights(weights: Weights, source: bytes, text: bytes) -> npt.NDArray[np.float64]:
-    """Return the attention weights of characters.
+    """Return the attention weights of characters: (characters of the text, of the source + EOS).
 
     weights: (bytes of the text, bytes of the source + 1). They are summed over the bytes of a
-    source character and averaged over those of a text character. Returns (characters of the text,
-    characters of the source + 1); the last column is the EOS of the source.
+    source character and averaged over those of a text character.
     """
     of_source = np.add.reduceat(weights, [*_starts(source), len(source)], axis=1)
     starts = _starts(text)

@@ -75,8 +75,8 @@ def split_sentences(data: bytes, languages: Sequence[str]) -> list[tuple[bytes, 
     """Return (text, white space after it) of each sentence, list mark and repeated sign of a line.
 
     data: UTF-8 with sentinels. languages: codes such as "de", whose abbreviations are known; with
-    several, a sentence ends where all their rules agree. No sentence ends inside a URL or e-mail
-    address. White space at the beginning of a line of several sentences follows an empty text.
+    several, a sentence ends where all their rules agree, but not inside a URL or e-mail address.
+    White space at the beginning of a line of several sentences follows an empty text.
     """
     text = to_text(data)
     probe = text.replace(sentinel_char(0), SPAN_CHARACTER)
@@ -99,8 +99,8 @@ def cut_text(data: bytes, after: bytes, max_bytes: int) -> list[tuple[bytes, byt
     """Cut UTF-8 with sentinels into texts of at most max_bytes bytes and N_SENTINELS sentinels.
 
     Returns (text, separator) of each. A text ends at the last space that it can reach, which is
-    then its separator, else between two characters, with the separator b"". after: the separator of
-    the last text. max_bytes: at least 4, the bytes of the longest character.
+    then its separator, else between two characters. after: the separator of the last text.
+    max_bytes: at least 4, the bytes of the longest character.
     """
     texts = []
     start = 0
@@ -123,10 +123,10 @@ def cut_text(data: bytes, after: bytes, max_bytes: int) -> list[tuple[bytes, byt
 
 
 def has_translatable_text(source: bytes, has_sentinels: bool) -> bool:
-    """Return whether a text has letters besides sentinels, URLs and e-mail addresses.
+    """Return whether a text has letters besides sentinels, URLs and e-mail addresses; else it is
+    copied.
 
-    A text without any is copied. has_sentinels: whether the model keeps spans; if not, digits and
-    symbols such as emoji count as letters.
+    has_sentinels: whether the model keeps spans; if not, digits and emoji count as letters.
     """
     text = to_text(source.translate(None, SENTINELS))
     if any(sign in text for sign in ("@", ".", "://")):

@@ -67,29 +67,21 @@ NO_TEXT = compile_patterns(("placeholders", "tags", "urls", "emails"))
 
 
 class Verdict(NamedTuple):
-    """The judgement of a translation by its flags.
-
-    A flag names a suspected fault, such as "loop" or "number".
-    """
+    """The judgement of a translation by its flags: suspected faults, such as "loop"."""
 
     level: str  # "sure", "check" or "wrong", by the gravest flag
     reasons: tuple[str, ...]  # each flag in words, the gravest first
 
     @staticmethod
     def from_flags(flags: Iterable[str]) -> Verdict:
-        """Return the verdict of a translation with these flags.
-
-        A flag that is not in REASONS means "check".
+        """Return the verdict of a translation; a flag that is not in REASONS means "check".
 
         >>> Verdict.from_flags(["unsure", "loop"])
         Verdict(level='wrong', reasons=('repeats itself', 'the model is unsure'))
         """
         reasons = dict.fromkeys(REASONS.get(flag, (CHECK, flag)) for flag in flags)
         ranked = sorted(reasons, key=lambda reason: -LEVELS.index(reason[0]))
-        if not ranked:
-            return Verdict(SURE, ())
-        level, _ = ranked[0]
-        return Verdict(level, tuple(words for _, words in ranked))
+        return Verdict(ranked[0][0] if ranked else SURE, tuple(words for _, words in ranked))
 
 
 def verdict_record(hypothesis: Hypothesis) -> dict[str, Any]:
@@ -100,11 +92,11 @@ def verdict_record(hypothesis: Hypothesis) -> dict[str, Any]:
 
 
 def text_flags(source: bytes, text: bytes, lengths: FlagThresholds | None = None) -> Iterator[str]:
-    """Yield the flags of a translation that need no model.
+    """Yield the flags of a translation that need no model: LOOP, LENGTH, NUMBER, and INVENTION for
+    a source without letters or digits.
 
-    They are LOOP (it repeats itself), LENGTH (far too long or short), NUMBER (one is missing or
-    repeated) and INVENTION (a text for a source without letters or digits). source, text: valid
-    UTF-8. lengths: how long translations of the model are; None: limits of any language.
+    source, text: valid UTF-8. lengths: how long translations of the model are; None: limits of any
+    language.
     """
     if has_loop(text) and not has_loop(source):
         yield LOOP
@@ -118,18 +110,12 @@ def text_flags(source: bytes, text: bytes, lengths: FlagThresholds | None = None
 
 
 def has_loop(text: bytes) -> bool:
-    """Return whether a part of the text is repeated in a row too often: a model was in a loop.
-
-    REPETITION has the limits: from one byte 12 times to 10 bytes or more twice.
-    """
+    """Return whether a part of the text is repeated in a row too often: a model was in a loop."""
     return REPETITION.search(text + b" ") is not None
 
 
 def _is_of_likely_length(source: bytes, text: bytes, lengths: FlagThresholds | None) -> bool:
-    """Compare the lengths of a pair as Gale and Church (1993) do.
-
-    The variance grows with the length.
-    """
+    """Compare the lengths of a pair as Gale and Church (1993) do: variance grows with length."""
     if lengths is None:
         ratio = (len(text) + 1) / (len(source) + 1)
         return MIN_LENGTH_RATIO <= ratio <= MAX_LENGTH_RATIO
@@ -138,13 +124,9 @@ def _is_of_likely_length(source: bytes, text: bytes, lengths: FlagThresholds | N
 
 
 def has_wrong_number(source: bytes, text: bytes) -> bool:
-    """Return whether a number of the source is wrong in the translation; see numbers_differ.
-
-    Numbers in kept spans do not count.
-    """
-    if not any(map(str.isdigit, source.decode())):
-        return False
-    return numbers_differ(plain_text(source), plain_text(text))
+    """Return whether a number outside of kept spans is wrong; see numbers_differ."""
+    has_digits = any(map(str.isdigit, source.decode()))
+    return has_digits and numbers_differ(plain_text(source), plain_text(text))
 
 
 def is_copy(source: bytes, text: bytes) -> bool:
@@ -167,10 +149,7 @@ def plain_text(line: bytes) -> str:
 
 
 def copied_spans(line: bytes) -> list[Span]:
-    """Return the placeholders, tags, URLs and e-mail addresses of a line, in order.
-
-    Their begin and end are offsets in bytes.
-    """
+    """Return the placeholders, tags, URLs and e-mail addresses of a line, as offsets in bytes."""
     text = line.decode()
     spans = []
     for begin, end in find_spans(text, NO_TEXT):

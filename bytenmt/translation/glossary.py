@@ -68,11 +68,9 @@ class Glossary:
 
     @classmethod
     def from_file(cls, path: Path) -> Glossary:
-        """Return the glossary of a file in UTF-8.
+        """Return the glossary of a file in UTF-8, which is CSV if its suffix is .csv.
 
-        Its lines are `term TAB target`, or CSV if its suffix is .csv. Empty lines, and those that
-        begin with #, are skipped. Raises DataError, with the number of the line, where it is
-        malformed.
+        Empty lines, and those that begin with #, are skipped. Raises DataError with a line number.
         """
         try:
             data = path.read_bytes()
@@ -87,10 +85,9 @@ class Glossary:
         return cls(term for term in terms if term.target)
 
     def find(self, text: str) -> dict[Span, Term]:
-        """Return the occurrences of terms in a text, by their places in it.
+        """Return the occurrences of terms in a text, inflected ones included, by their places.
 
-        At each word the longest term is found. Inflected forms count, see the module. Occurrences
-        may overlap.
+        At each word the longest term is found. Occurrences may overlap.
         """
         tokens = list(_TOKEN.finditer(text))
         words = [token[0] for token in tokens]
@@ -108,10 +105,7 @@ class Glossary:
         return matches
 
     def _lookup(self, words: list[str]) -> tuple[Term | None, int]:
-        """Return the term of some words of a text, and the characters of a particle at their end.
-
-        The last word may have any of its forms.
-        """
+        """Return the term of some words, and the characters of a particle at their end."""
         for last, n_left in base_forms(words[-1]):
             form = [*words[:-1], last]
             term = self._terms.get(_key(form, False)) or self._terms.get(_key(form, True))
@@ -129,8 +123,7 @@ def _key(words: list[str], is_small: bool) -> tuple[str, bool]:
 def base_forms(word: str) -> Iterator[tuple[str, int]]:
     """Yield (base form, n) for a word and all words that it may be an inflected form of.
 
-    n: the characters of a Korean particle that were cut off, which are not part of the term; 0 for
-    endings.
+    n: the characters of a Korean particle that were cut off; 0 for endings.
     """
     for written in dict.fromkeys((word, word.translate(_UMLAUTS))):
         yield written, 0
@@ -146,11 +139,10 @@ def base_forms(word: str) -> Iterator[tuple[str, int]]:
 
 
 def parse_term(line: bytes, path: Path, number: int) -> Term:
-    """Return the term of a line of a glossary.
+    """Return the term of a line of a glossary, with its first target that does not begin with "!",
+    or "" if all do.
 
-    The line is CSV if the suffix of `path` is .csv; else TAB separates. The target is the first of
-    those that | separates that does not begin with "!", or "" if all do. path, number: of the line,
-    for errors. Raises DataError.
+    path, number: of the line, for errors. Raises DataError.
     """
     if first_invalid(line) >= 0:
         raise DataError(f"{path}, line {number} is not valid UTF-8: convert the file to UTF-8")
@@ -161,13 +153,9 @@ def parse_term(line: bytes, path: Path, number: int) -> Term:
     except csv.Error as error:
         raise DataError(f"{path}, line {number}: not CSV: {error}") from None
     targets = [target.strip() for part in rest[:1] for target in part.split("|")]
-    if (
-        not _TOKEN.search(source)
-        or not rest
-        or not all(target.removeprefix("!") for target in targets)
-    ):
+    are_targets = all(target.removeprefix("!") for target in targets)
+    if not _TOKEN.search(source) or not rest or not are_targets:
         expected = "term,target" if is_csv else "term TAB target"
         raise DataError(f"{path}, line {number}: expected `{expected}`, or several targets by |")
-    return Term(
-        source.strip(), next((target for target in targets if not target.startswith("!")), "")
-    )
+    allowed = [target for target in targets if not target.startswith("!")]
+    return Term(source.strip(), allowed[0] if allowed else "")

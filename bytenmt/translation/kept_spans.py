@@ -47,11 +47,7 @@ def too_slow(text: str) -> SettingError:
 
 
 class KeptSpan(NamedTuple):
-    """A part of a line that is not translated: a sentinel, a byte 0xF5 to 0xFC, stands for it.
-
-    It is one or several texts (such as URLs), inline codes and glossary terms with nothing between
-    them.
-    """
+    """A part of a line that is not translated: a sentinel, a byte 0xF5 to 0xFC, stands for it."""
 
     source: str  # the part as it stands in the line
     # What the sentinel becomes in the translation: texts and codes stay as they are, a Term becomes
@@ -86,9 +82,8 @@ class KeepSpec:
         """Return the KeepSpec of the settings with these names.
 
         keep: classes of sentinels.PATTERNS, as one text with commas ("urls,numbers") or as several
-        names; None: all classes; "none" or "": no class. keep_pattern: one further regular
-        expression or several. glossary: a file, a Glossary, or None. Raises SettingError, and
-        DataError for a malformed file.
+        names; None: all classes; "none" or "": no class. keep_pattern: one regular expression or
+        several. glossary: a file, a Glossary, or None. Raises SettingError and DataError.
         """
         if isinstance(keep, str):
             keep = tuple(name.strip() for name in keep.split(",") if name.strip() not in ("", NONE))
@@ -99,10 +94,7 @@ class KeepSpec:
         return cls(compile_patterns(classes, patterns), glossary, bool(patterns), NAMES in classes)
 
     def split_text(self, text: str) -> list[str | KeptSpan]:
-        """Return the kept spans and terms of a text, and the texts between them, in order.
-
-        Empty texts are left out.
-        """
+        """Return the kept spans and terms of a text, and the texts between them, in order."""
         terms = self.glossary.find(text) if self.glossary else {}
         if self.has_own_patterns:
             with time_limit(PATTERN_SECONDS, too_slow(text)):
@@ -127,12 +119,11 @@ class KeepSpec:
 
 def _add_names(spans: Sequence[Span], names: Iterable[Span]) -> list[Span]:
     """Return spans with the names that overlap none of them, in order."""
-    free = [
-        name
-        for name in names
-        if not any(span.begin < name.end and name.begin < span.end for span in spans)
-    ]
-    return sorted([*spans, *free])
+    added = list(spans)
+    for name in names:
+        if not any(span.begin < name.end and name.begin < span.end for span in spans):
+            added.append(name)
+    return sorted(added)
 
 
 def mark_spans(line: SourceLine, keep: KeepSpec | None) -> MarkedText:
@@ -205,10 +196,9 @@ def pair_key(tag: TextOrCode | Term) -> tuple[str, bool] | None:
 
 
 def restore_spans(data: bytes, spans: Sequence[KeptSpan]) -> list[TextOrCode]:
-    """Return a translation as texts and inline codes, with the kept spans in place of sentinels.
+    """Return a translation as texts and inline codes, with spans[k] in place of sentinel k.
 
-    data: the output of a model, valid UTF-8 with sentinels. spans: sentinel k (0xF5 + k) becomes
-    spans[k].
+    data: the output of a model, valid UTF-8 with sentinels.
     """
     parts = list[TextOrCode]()
     words = ""  # so far, without tags and codes
@@ -226,10 +216,8 @@ def restore_spans(data: bytes, spans: Sequence[KeptSpan]) -> list[TextOrCode]:
 
 
 def _target(term: Term, words: str) -> str:
-    """Return the target of a term; where a sentence begins, with a capital if the term has one.
-
-    words: before it.
-    """
+    """Return the target of a term: with a capital if the term has one and `words`, which stand
+    before it, end a sentence."""
     if term.source[:1].isupper() and _SENTENCE_BEGIN.search(words):
         return term.target[:1].upper() + term.target[1:]
     return term.target
@@ -255,10 +243,8 @@ def encode_parts(parts: Iterable[TextOrCode]) -> bytes:
 
 
 def mark_prefix(prefix: bytes, spans: Sequence[KeptSpan]) -> bytes:
-    """Return a forced prefix with sentinels in place of the kept spans that it contains.
-
-    Otherwise the search would write these spans once more. prefix: UTF-8.
-    """
+    """Return a forced prefix with sentinels in place of kept spans, so that the search does not
+    write these spans once more. prefix: UTF-8."""
     marked = prefix
     for symbol in range(FIRST_SENTINEL, FIRST_SENTINEL + len(spans)):
         text = encode_parts(restore_spans(bytes([symbol]), spans))

@@ -1,8 +1,7 @@
 """Translate lines together: the way of a line to its translation.
 
-There is one request for each distinct chunk. This is the one batcher under Translator, the server's
-workers, the data set jobs and the commands. It only makes requests and takes hypotheses; who
-decodes the requests, and in which order, is left to its users.
+This is the one batcher under Translator, the server's workers, the data set jobs and the commands.
+It makes one request for each distinct chunk and takes hypotheses; its users decode the requests.
 """
 
 from __future__ import annotations
@@ -35,14 +34,11 @@ PLACEMENT = "placement"
 class TranslationResult(NamedTuple):
     """The translations of a line."""
 
-    # Up to n_best of the whole line, at least one, the k-th joined from the k-th of each chunk.
-    hypotheses: list[Hypothesis]
+    hypotheses: list[Hypothesis]  # 1 to n_best, the k-th joined from the k-th of each chunk
     chunks: list[Chunk]  # the parts in which the line was translated
     chunk_hypotheses: list[list[Hypothesis]]  # those of each chunk, the best first
-    # The best hypothesis as texts and inline codes (sentinels.Code) in turn, for documents.
-    parts: list[TextOrCode]
-    # The words of the line that the model does not know; set by a Judge.
-    unknown_words: tuple[str, ...] = ()
+    parts: list[TextOrCode]  # the best hypothesis as texts and inline codes, for documents
+    unknown_words: tuple[str, ...] = ()  # of the line, to the model; set by a Judge
 
     @property
     def best(self) -> Hypothesis:
@@ -51,10 +47,7 @@ class TranslationResult(NamedTuple):
 
     @property
     def source(self) -> bytes:
-        """The line that was translated, with the inline codes of a document as texts in it.
-
-        Without kept spans it lacks these codes.
-        """
+        """The line that was translated; inline codes are texts in it if spans were kept."""
         return b"".join(chunk.text + chunk.separator for chunk in self.chunks)
 
     def with_flags(self, flags: Sequence[str]) -> TranslationResult:
@@ -85,18 +78,15 @@ class RestoredChunk(NamedTuple):
 
 
 class LineBatch:
-    """Lines that are translated together. It decodes nothing itself.
+    """Lines that are translated together.
 
     The caller decodes `requests` (distinct), passes the hypotheses of each to `add`, in any order,
     and then takes `results`. `hypotheses` holds those added so far.
     """
 
     def __init__(self, lines: Sequence[SourceLine], settings: Settings, first: int = 0) -> None:
-        """Mark and split lines.
-
-        lines: valid UTF-8 without line ends, or a document's texts and inline codes. first: number
-        of the first line, on which random draws depend.
-        """
+        """lines: valid UTF-8 without line ends, or a document's texts and inline codes. first:
+        number of the first line, on which random draws depend."""
         self._settings = settings
         self._lines: list[list[PendingChunk]] = []
         self._results: list[TranslationResult] = []
@@ -107,46 +97,43 @@ class LineBatch:
     def _translate(self, lines: Sequence[SourceLine], first: int) -> Iterator[list[Request]]:
         """Translate lines: the whole way of a line, in the order of its steps.
 
-        It stops at `yield` and hands out the requests. Whoever made this batch decodes them, beside
-        those of other batches, and gives the hypotheses to `add`; then `results` continues here.
+        It stops at `yield` and hands out the requests; `results` continues here.
         """
         settings = self._settings
         for number, line in enumerate(lines, first):
             marked = mark_spans(line, settings.keep)
             chunks = split_line(marked, settings.max_source_bytes, settings.languages)
             self._lines.append(self._request_chunks(chunks, number))
-        yield self._distinct_requests()  # they are decoded now
-        for pending_chunks in self._lines:
-            restored = [self._restore(pending) for pending in pending_chunks]
-            joined = join_chunks(restored, settings.search.length_penalty)
-            self._results.append(flag_placement(joined, settings.keep is not None))
+        pending = [chunk for line in self._lines for chunk in line]
+        requests = dict.fromkeys(chunk.request for chunk in pending if chunk.request is not None)
+        yield list(requests)  # they are decoded now; in sampling all of them differ by number
+        for line_chunks in self._lines:
+            restored = [self._restore(chunk) for chunk in line_chunks]
+            result = join_chunks(restored, settings.search.length_penalty)
+            if settings.keep is not None:
+                result = result._replace(
+                    hypotheses=_flag_placement(result.hypotheses),
+                    chunk_hypotheses=list(map(_flag_placement, result.chunk_hypotheses)),
+                )
+            self._results.append(result)
 
     def _request_chunks(self, chunks: Sequence[Chunk], number: int) -> list[PendingChunk]:
         """Return the chunks of a line with their requests. number: of the line."""
+        settings = self._settings
+        prefix_index = 0
+        if settings.prefix:  # the first chunk with words begins with it, not the mark of a list
+            keeps_spans = settings.keep is not None
+            has_words = [has_translatable_text(chunk.source, keeps_spans) for chunk in chunks]
+            prefix_index = has_words.index(True) if any(has_words) else 0
         pending = []
-        prefix_index = self._prefix_index(chunks)
         for index, chunk in enumerate(chunks):
-            prefix = self._settings.prefix if index == prefix_index else b""
+            prefix = settings.prefix if index == prefix_index else b""
             request = self._request(chunk, number + index * CHUNK_NUMBER_STEP, prefix)
             pending.append(PendingChunk(chunk, request))
         return pending
 
-    def _prefix_index(self, chunks: Sequence[Chunk]) -> int:
-        """Return which chunk of a line has the forced prefix.
-
-        It is the first one with words, which the mark of a list is not.
-        """
-        if self._settings.prefix:
-            for index, chunk in enumerate(chunks):
-                if has_translatable_text(chunk.source, self._settings.keep is not None):
-                    return index
-        return 0
-
     def _request(self, chunk: Chunk, number: int, prefix: bytes) -> Request | None:
-        """Return the request for a chunk, or None where it is copied.
-
-        number: for random draws. prefix: with which its translation begins.
-        """
+        """Return the request for a chunk, which draws by `number`, or None where it is copied."""
         settings = self._settings
         source = chunk.source
         prefix = mark_prefix(prefix, chunk.spans)
@@ -161,25 +148,14 @@ class LineBatch:
         returns_all = has_choice and any(map(str.isdecimal, to_text(source)))
         return Request(source, limit, prefix, number, chunk.pairs, settings.formality, returns_all)
 
-    def _distinct_requests(self) -> list[Request]:
-        """Return the requests without duplicates; in sampling all differ by their number."""
-        requests = dict[Request, None]()
-        for line in self._lines:
-            for pending in line:
-                if pending.request is not None:
-                    requests[pending.request] = None
-        return list(requests)
-
     @property
     def is_complete(self) -> bool:
         """True if `add` was called for all requests, so that `results` can be called."""
         return len(self.hypotheses) == len(self.requests)
 
     def add(self, request: Request, hypotheses: list[Hypothesis]) -> None:
-        """Store the hypotheses of a request, given best first, reranked if there is a reranker.
-
-        Those whose numbers agree with the source come before the others.
-        """
+        """Store the hypotheses of a request, given best first: reranked if there is a reranker, and
+        those first whose numbers agree with the source."""
         settings = self._settings
         if settings.reranker is not None:
             hypotheses = settings.reranker.rerank(request, hypotheses)
@@ -188,20 +164,15 @@ class LineBatch:
         self.hypotheses[request] = hypotheses[: settings.search.n_best]
 
     def results(self) -> list[TranslationResult]:
-        """Return the translations of the lines, in their order.
-
-        Raises ValueError if not is_complete.
-        """
+        """Return the translations of the lines in order. Raises ValueError if not is_complete."""
         if not self.is_complete:
             raise ValueError("add the hypotheses of all requests first")
         next(self._translation, None)  # from its `yield` to its end
         return self._results
 
     def beginning(self, line: int) -> tuple[bytes, bool]:
-        """Return the translation of a line up to the first chunk that is not done.
-
-        Also return whether all are done. line: its index in this batch.
-        """
+        """Return the translation of a line up to the first chunk that is not done, and whether all
+        are done. line: its index in this batch."""
         text = b""
         for pending in self._lines[line]:
             if pending.request is not None and pending.request not in self.hypotheses:
@@ -213,14 +184,14 @@ class LineBatch:
     def _restore(self, pending: PendingChunk) -> RestoredChunk:
         """Put the kept spans of a decoded chunk in place of its sentinels."""
         chunk = pending.chunk
-        if pending.request is None:
-            hypotheses = [Hypothesis(chunk.source, 0.0, 0.0)]  # a copy costs nothing
-        else:
+        hypotheses = [Hypothesis(chunk.source, 0.0, 0.0)]  # a copy costs nothing
+        if pending.request is not None:
             hypotheses = self.hypotheses[pending.request]
         parts = [restore_spans(hypothesis.text, chunk.spans) for hypothesis in hypotheses]
+        texts = map(encode_parts, parts)
         restored = [
-            hypothesis._replace(text=encode_parts(own))
-            for hypothesis, own in zip(hypotheses, parts, strict=True)
+            hypothesis._replace(text=text)
+            for hypothesis, text in zip(hypotheses, texts, strict=True)
         ]
         return RestoredChunk(chunk, restored, parts[0])
 
@@ -229,19 +200,14 @@ def rank_by_numbers(
     request: Request, hypotheses: Sequence[Hypothesis], language: str
 ) -> list[Hypothesis]:
     """Return hypotheses with those first that have fewest faults in their numbers, the order
-    otherwise kept.
+    otherwise kept. language: code of the target language."""
+    source = (request.source or b"").translate(_SENTINELS_TO_SPACES).decode()
 
-    language: code of the target language.
-    """
-    source = _without_sentinels(request.source or b"")
-    texts = [_without_sentinels(hypothesis.text) for hypothesis in hypotheses]
-    faults = [count_number_faults(source, text, language) for text in texts]
-    order = sorted(range(len(hypotheses)), key=faults.__getitem__)
-    return [hypotheses[number] for number in order]
+    def n_faults(hypothesis: Hypothesis) -> int:
+        text = hypothesis.text.translate(_SENTINELS_TO_SPACES).decode()
+        return count_number_faults(source, text, language)
 
-
-def _without_sentinels(data: bytes) -> str:
-    return data.translate(_SENTINELS_TO_SPACES).decode()
+    return sorted(hypotheses, key=n_faults)
 
 
 def join_chunks(line: Sequence[RestoredChunk], length_penalty: float) -> TranslationResult:
@@ -280,20 +246,7 @@ def _join_hypotheses(
     return Hypothesis(text, log_probability, score, is_past_end=is_past_end)
 
 
-def flag_placement(result: TranslationResult, keeps_spans: bool) -> TranslationResult:
-    """Flag the hypotheses whose kept spans may stand in the wrong place.
-
-    keeps_spans: whether spans are kept at all; if not, flags stay None.
-    """
-    if not keeps_spans:
-        return result
-    return result._replace(
-        hypotheses=_flagged(result.hypotheses),
-        chunk_hypotheses=[_flagged(hypotheses) for hypotheses in result.chunk_hypotheses],
-    )
-
-
-def _flagged(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
+def _flag_placement(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
     """Return hypotheses with flags: PLACEMENT where the model would have ended before a span."""
     return [
         hypothesis._replace(flags=(PLACEMENT,) if hypothesis.is_past_end else ())

@@ -38,10 +38,7 @@ GENDERED = re.compile(r".*[a-zß]In(?:nen)?")
 
 
 def find_names(text: str, words: SourceWords) -> list[Span]:
-    """Return the names of a text, in order; names with one space between them are one.
-
-    words: those that the model knows.
-    """
+    """Return the names of a text, in order; names with one space between them are one."""
     if text.islower():
         return []
     spans = list(word_spans(text))
@@ -56,7 +53,10 @@ def find_names(text: str, words: SourceWords) -> list[Span]:
             end += 1
         if not is_camel_case and not _is_name_by_capital(text, begin, end, words.language):
             continue
-        if _is_in_code(text, begin, end) or not is_name(word, words):
+        is_in_code = CODE_BEFORE.search(text, max(0, begin - 1), begin) or CODE_BEHIND.match(
+            text, end
+        )
+        if is_in_code or not is_name(word, words):
             continue
         if names and text[names[-1].end : begin] == " ":
             begin = names.pop().begin
@@ -84,7 +84,7 @@ def _tells_names_by_capitals(text: str, spans: Sequence[Span], words: SourceWord
 def _is_name_by_capital(text: str, begin: int, end: int, language: str) -> bool:
     """Return whether no rule of spelling asks for the capital of a word."""
     word = text[begin:end]
-    if begins_sentence(text, begin) or (word.isupper() and len(word) < MIN_ACRONYM_LETTERS):
+    if _begins_sentence(text, begin) or (word.isupper() and len(word) < MIN_ACRONYM_LETTERS):
         return False
     if language != "de":
         return True
@@ -92,17 +92,11 @@ def _is_name_by_capital(text: str, begin: int, end: int, language: str) -> bool:
     return not GERMAN_ARTICLE.search(before) and not text.startswith("-", end)
 
 
-def begins_sentence(text: str, begin: int) -> bool:
+def _begins_sentence(text: str, begin: int) -> bool:
     """Return whether a word that begins there may be the first one of a sentence."""
     before = text[max(0, begin - CONTEXT) : begin]
     words = before.rstrip().rstrip(OPENING_QUOTES).rstrip()
-    if not words:
-        return True
-    if words[-1] in MARKUP:
+    if not words or words[-1] in MARKUP:
         return True
     end = words.rstrip(CLOSING_QUOTES)
     return end[-1:] in SENTENCE_ENDS and words != before and not ABBREVIATION.search(words)
-
-
-def _is_in_code(text: str, begin: int, end: int) -> bool:
-    return bool(CODE_BEFORE.search(text[max(0, begin - 1) : begin]) or CODE_BEHIND.match(text, end))

@@ -31,7 +31,8 @@ def numbers_differ(source: str, text: str) -> bool:
         n and not (n <= HALF_DAY_HOURS and n + HALF_DAY_HOURS in written) for n in wanted - written
     )
     is_more = any(n in wanted for n in written - wanted)
-    return is_missing or is_more or _repeats_unit(source, text) or _is_malformed(source, text)
+    repeats_unit = REPEATED_UNIT.search(text) and not REPEATED_UNIT.search(source)
+    return is_missing or is_more or bool(repeats_unit) or _is_malformed(source, text)
 
 
 def _numbers(text: str) -> Counter[int]:
@@ -41,11 +42,6 @@ def _numbers(text: str) -> Counter[int]:
 
 def _digits(number: str) -> str:
     return "".join(filter(str.isdecimal, number))
-
-
-def _repeats_unit(source: str, text: str) -> bool:
-    """Return whether a unit is repeated where the source has a range: "10 Menschen 15 Menschen"."""
-    return REPEATED_UNIT.search(text) is not None and REPEATED_UNIT.search(source) is None
 
 
 def _is_malformed(source: str, text: str) -> bool:
@@ -60,15 +56,12 @@ def _is_malformed(source: str, text: str) -> bool:
 
 
 def count_number_faults(source: str, text: str, language: str) -> int:
-    """Return how wrong the numbers of a translation are: 0, 1 or 2.
+    """Return how wrong the numbers of a translation are.
 
-    2: a number is wrong; 1: one is not written in the way of the target language. language: its
-    code, such as "de"; an unknown one has no way of its own.
+    2: a number is wrong; 1: one is not written in the way of the target language; 0: none.
+    language: its code, such as "de"; an unknown one has no way of its own.
     """
     if numbers_differ(source, text):
         return 2
     sign = DECIMAL_SIGNS.get(language)
-    for number in GROUPED.finditer(source):
-        if number[1] == sign and number[0] in text:
-            return 1
-    return 0
+    return int(any(n[1] == sign and n[0] in text for n in GROUPED.finditer(source)))

@@ -80,10 +80,7 @@ class LineSettings:
 
 @dataclass(frozen=True)
 class KeepSettings:
-    """Settings of the spans of a line that its translation copies unchanged, and of the glossary.
-
-    kept_spans.KeepSpec.from_settings reads them.
-    """
+    """Settings of the spans that a translation copies, see KeepSpec, and of the glossary."""
 
     keep: str | None = keep_option(
         None,
@@ -140,8 +137,7 @@ class Settings(LineSettings):
         """Return checked settings from values by name; defaults stand for names that are missing.
 
         values: fields of SearchOptions (except endless), LineSettings and KeepSettings. shown:
-        returns a name as error messages write it, such as "--beam-size". Raises SettingError for an
-        unknown name or a wrong value, DataError for a prefix or glossary that is malformed.
+        returns a name for messages, such as "--beam-size". Raises SettingError and DataError.
         """
         from bytenmt.translation.kept_spans import KeepSpec  # here: --help does without NumPy
 
@@ -180,18 +176,12 @@ class Settings(LineSettings):
         )
 
     def max_target_bytes(self, n_source_bytes: int) -> int:
-        """Return the length limit, in bytes, of the translation of a source of n_source_bytes.
-
-        It is max_len_a * n_source_bytes + max_len_b; a prefix that is longer raises it.
-        """
+        """Return the length limit of a translation, in bytes; a prefix that is longer raises it."""
         return int(self.max_len_a * n_source_bytes) + self.max_len_b
 
 
 def encode_line(line: str | bytes, name: str) -> bytes:
-    """Return a line as UTF-8 bytes. name: what error messages call it, such as "line 3".
-
-    Raises DataError for another type, invalid UTF-8 or a line break.
-    """
+    """Return a line as UTF-8 bytes. name: what messages call it, "line 3". Raises DataError."""
     from bytenmt.utf8 import first_invalid  # here: --help does without NumPy
 
     if not isinstance(line, str | bytes):

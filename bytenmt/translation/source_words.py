@@ -84,19 +84,14 @@ def _has_word(words: WordFilter, word: str, language: str) -> bool:
 def unknown_words(text: str, translation: str, words: SourceWords) -> list[str]:
     """Return the distinct words of a text that are not known, in order.
 
-    Words with a capital, and in Korean those in other letters, do not count where the translation
-    has them unchanged.
+    A word with a capital, or in other letters than Korean, may stand unchanged in the translation.
     """
     found = dict.fromkeys(text[begin:end] for begin, end in word_spans(text))
     unknown = [word for word in found if not is_known(word, words)]
-    if not unknown:
-        return []
-    translated = set(_WORD.findall(translation))
-    return [
-        word
-        for word in unknown
-        if word not in translated or not (word[0].isupper() or words.language == "ko")
-    ]
+    copied = _WORD.findall(translation) if unknown else []
+    if words.language != "ko":
+        copied = [word for word in copied if word[0].isupper()]
+    return [word for word in unknown if word not in copied]
 
 
 def contains(words: WordFilter, key: str) -> bool:
@@ -108,10 +103,8 @@ def contains(words: WordFilter, key: str) -> bool:
 def build_filter(keys: Iterable[str]) -> WordFilter:
     """Return the filter of some keys."""
     distinct = set(keys)
-    bits = bytearray(math.ceil(max(1, len(distinct)) * BITS_PER_WORD / 8))
-    for key in distinct:
-        _set(bits, key)
-    return WordFilter(bits=bytes(bits), n_words=len(distinct))
+    n_bytes = math.ceil(max(1, len(distinct)) * BITS_PER_WORD / 8)
+    return extend_filter(WordFilter(bits=bytes(n_bytes), n_words=0), distinct)
 
 
 def extend_filter(words: WordFilter, keys: Iterable[str]) -> WordFilter:
@@ -119,13 +112,9 @@ def extend_filter(words: WordFilter, keys: Iterable[str]) -> WordFilter:
     new = {key for key in keys if not contains(words, key)}
     bits = bytearray(words.bits)
     for key in new:
-        _set(bits, key)
+        for place in _places(key, 8 * len(bits)):
+            bits[place >> 3] |= 1 << (place & 7)
     return WordFilter(bits=bytes(bits), n_words=words.n_words + len(new))
-
-
-def _set(bits: bytearray, key: str) -> None:
-    for place in _places(key, 8 * len(bits)):
-        bits[place >> 3] |= 1 << (place & 7)
 
 
 def _places(key: str, n_bits: int) -> Iterator[int]:

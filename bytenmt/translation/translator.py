@@ -20,7 +20,7 @@ from bytenmt.decoding.scheduler import decode
 from bytenmt.errors import SettingError
 from bytenmt.formality import Form
 from bytenmt.reporter import SILENT, Reporter
-from bytenmt.translation.kept_spans import KeepSpec, SourceLine
+from bytenmt.translation.kept_spans import SourceLine
 from bytenmt.translation.line_batch import LineBatch, TranslationResult
 from bytenmt.translation.reranking import Reranker
 from bytenmt.translation.settings import ALWAYS, Settings, encode_line
@@ -77,9 +77,8 @@ class Translator:
         reverse: a run of the opposite direction, whose model reranks the hypotheses of a beam
             search.
         reporter: gets messages that a user may not expect, such as that kernels are being compiled.
-        settings: by keyword, those of settings.LineSettings (prefix, max_len_a, …), SearchOptions
-            (beam, n_best, sample, …) and KeepSettings (keep, keep_pattern, glossary: see
-            KeepSpec.from_settings).
+        settings: fields of settings.LineSettings (prefix, max_len_a, …), SearchOptions (beam,
+            n_best, sample, …) and KeepSettings (keep, keep_pattern, glossary).
         Raises BytenmtError for the same mistakes as the commands.
         """
         opposite = None if reverse is None else Path(reverse)
@@ -117,11 +116,14 @@ class Translator:
         max_source_bytes = settings.max_source_bytes
         if "max_source_bytes" in settings.left_to_runs:
             max_source_bytes = runtime.max_source_bytes
+        keep = None  # names are kept by the words that the runs know
+        if runtime.has_sentinels and settings.keep is not None:
+            keep = replace(settings.keep, words=runtime.source_words)
         settings = replace(
             settings,
             search=search,
             max_source_bytes=max_source_bytes,
-            keep=_keep_spec(runtime, settings),
+            keep=keep,
             languages=sentence_languages(runtime, settings.split_sentences),
             reranker=reranker,
             target_language=_target_language(runtime),
@@ -159,10 +161,7 @@ class Translator:
     @overload
     def n_best(self, lines: Iterable[AnyStr]) -> list[list[Hypothesis[AnyStr]]]: ...
     def n_best(self, lines: Any) -> Any:
-        """Return the hypotheses of a line, best first, up to the setting n_best.
-
-        Of several lines, return a list of such lists.
-        """
+        """Return the hypotheses of a line, best first, or a list of them for each of several."""
         if isinstance(lines, str | bytes):
             (result,) = self.translate_lines([encode_line(lines, "the line")])
             return _hypotheses_of_type(lines, result)
@@ -175,11 +174,10 @@ class Translator:
     ) -> list[TranslationResult]:
         """Translate lines; return a result for each, in their order.
 
-        LineBatch has the way of a line, step by step. lines: valid UTF-8 without line ends; or, for
-        a line of a document, its texts and inline codes (sentinels.Code), which are then in
-        TranslationResult.parts. first: the number of the first line, on which random draws depend.
-        Empty lines and lines of URLs and e-mail addresses alone are copied. Equal lines are
-        translated once, except in sampling.
+        lines: valid UTF-8 without line ends; or, for a line of a document, its texts and inline
+        codes (sentinels.Code), which are then in TranslationResult.parts. first: the number of the
+        first line, on which random draws depend. Lines of URLs and e-mail addresses alone are
+        copied. Equal lines are translated once, except in sampling.
         """
         batch = self.batch(lines, first)
         for capacity, requests in self._by_capacity(batch.requests):
@@ -191,20 +189,14 @@ class Translator:
     def batch(
         self, lines: Sequence[SourceLine], first: int = 0, formality: Form | None = None
     ) -> LineBatch:
-        """Return a LineBatch of lines with this Translator's settings; nothing is decoded.
-
-        formality: the form of address to ask for, None for that of the settings.
-        """
-        settings = self.settings
-        if formality is not None:
-            settings = replace(settings, formality=formality)
+        """Return a LineBatch, nothing decoded. formality: to ask for; None: that of the settings."""
+        settings = replace(self.settings, formality=formality or self.settings.formality)
         return LineBatch(lines, settings, first)
 
     def _by_capacity(self, requests: Sequence[Request]) -> Iterator[tuple[int, list[Request]]]:
-        """Yield the capacity of an engine and the requests for it.
+        """Yield the capacity of an engine, a power of two so that there are few, and its requests.
 
-        Longest first, so that short ones fill the slots that become free. Capacities are powers of
-        two, so that there are few engines.
+        Longest first, so that short ones fill the slots that become free.
         """
         lengths = [len(request.source or b"") for request in requests]
         order = sorted(range(len(requests)), key=lambda index: -lengths[index])
@@ -219,10 +211,8 @@ class Translator:
             start = end
 
     def capacity(self, n_bytes: int) -> int:
-        """Return how many sentences of up to n_bytes source bytes are decoded side by side.
-
-        It is a power of two, limited by max_tokens and by the memory for their outputs.
-        """
+        """Return how many sentences of up to n_bytes source bytes are decoded side by side: a power
+        of two, limited by max_tokens and by the memory for their outputs."""
         settings = self.settings
         beam = settings.search.beam
         history_bytes = beam * (settings.max_target_bytes(n_bytes) + 1) * BYTES_PER_STEP
@@ -239,13 +229,6 @@ class Translator:
         engine = self._engines.pop(capacity, None) or self.make_engine(capacity)
         yield engine
         self._engines[capacity] = engine
-
-
-def _keep_spec(runtime: Runtime, settings: Settings) -> KeepSpec | None:
-    """Return what lines keep, names by the words that the runs know; None without sentinels."""
-    if not runtime.has_sentinels or settings.keep is None:
-        return None
-    return replace(settings.keep, words=runtime.source_words)
 
 
 def _target_language(runtime: Runtime) -> str:
@@ -268,10 +251,9 @@ def _with_run_defaults(settings: Settings, runtime: Runtime) -> SearchOptions:
 
 
 def sentence_languages(runtime: Runtime, split_sentences: str) -> Sequence[str]:
-    """Return codes of the languages by whose rules source lines are split into sentences.
+    """Return the languages by whose rules source lines are split into sentences; () for none.
 
-    split_sentences: "always", "never" or "auto": split if the runs were trained on single
-    sentences. Returns () if lines are not split.
+    split_sentences: "always", "never" or "auto": if the runs were trained on single sentences.
     """
     facts = [run.facts for run in runtime.runs]
     is_split = split_sentences == ALWAYS
@@ -289,6 +271,4 @@ def _hypotheses_of_type(line: str | bytes, result: TranslationResult) -> list[Hy
     """Return the hypotheses of a result, with texts as str where the line is a str."""
     if isinstance(line, bytes):
         return list(result.hypotheses)
-    return [
-        Hypothesis(hypothesis.text.decode(), *hypothesis[1:]) for hypothesis in result.hypotheses
-    ]
+    return [Hypothesis(found.text.decode(), *found[1:]) for found in result.hypotheses]
