@@ -204,8 +204,8 @@ def _translate(
     from bytenmt.architectures.parameters import n_parameters
     from bytenmt.architectures.section import architecture
     from bytenmt.cli import inputs
+    from bytenmt.evaluation.comparison import Training
     from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
-    from bytenmt.evaluation.seeds import Training
     from bytenmt.translation.translator import Translator
 
     runtime = inputs.load_models((run,), spec)

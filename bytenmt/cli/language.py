@@ -64,7 +64,7 @@ def predict(
     memory. With --per-byte the summary goes to stderr.
     """
     from bytenmt.cli import inputs
-    from bytenmt.language.summary import PredictionSummary, json_lines
+    from bytenmt.language.surprisal import PredictionSummary, json_lines
 
     file = stream_of(files[0]) if files else None
     if file is not None:

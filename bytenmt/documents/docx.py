@@ -140,9 +140,7 @@ def _character(element: Element) -> str | None:
     if name == "t":
         text = str(element.text or "")
         return text if element.get(SPACE) == "preserve" else text.strip(" \t\r\n")
-    if element.attrib:
-        return None
-    return CHARACTERS.get(name)
+    return None if element.attrib else CHARACTERS.get(name)
 
 
 def _format(run: Element) -> str:
@@ -152,9 +150,7 @@ def _format(run: Element) -> str:
         return ""
     visible = deepcopy(properties)
     visible[:] = [element for element in visible if local_name(element) not in UNSEEN]
-    if not len(visible):
-        return ""
-    return str(etree.tostring(visible, encoding="unicode", with_tail=False))
+    return str(etree.tostring(visible, encoding="unicode", with_tail=False)) if len(visible) else ""
 
 
 def _texts(group: Sequence[Sequence[Element]]) -> Element:

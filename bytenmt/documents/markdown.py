@@ -108,9 +108,7 @@ def read(data: bytes, _: ReadOptions) -> Document:
     if matter := FRONT_MATTER.match(text):
         if matter[1] == "---":
             with suppress(ValueError):  # not YAML
-                titles += edit_scalars(
-                    file, *matter.span(2), is_wanted=FRONT_MATTER_KEYS.__contains__
-                )
+                titles += edit_scalars(file, *matter.span(2), FRONT_MATTER_KEYS.__contains__)
         text = "\n" * matter[0].count("\n") + text[matter.end() :]
     text, heads = _unfold_admonitions(file, text)
     return Document([*titles, *heads, *_Reader(file, text).units()], file.dump)

@@ -52,8 +52,7 @@ def lines_to_repair(translations: Mapping[CodedText, LineTranslation]) -> list[C
 
 
 def repair(
-    translations: Mapping[CodedText, LineTranslation],
-    further: Mapping[CodedText, LineTranslation],
+    translations: Mapping[CodedText, LineTranslation], further: Mapping[CodedText, LineTranslation]
 ) -> dict[CodedText, LineTranslation]:
     """Return new translations of the lines to repair. further: one for each of lines_to_repair."""
     repaired = dict[CodedText, LineTranslation]()

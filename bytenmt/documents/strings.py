@@ -121,20 +121,17 @@ def _pattern_unit(pattern: list[Any], place: str, name: str, is_java: bool) -> U
     text = "".join(part for part in pattern if isinstance(part, str))
     is_doubled = is_java and re.search(r"\{\d", text) and ("''" in text or "'" not in text)
     apostrophe = "''" if is_doubled else "'"
-    parts = list[str | Tag]()
-    for item in pattern:
-        parts.append(item.replace(apostrophe, "'") if isinstance(item, str) else _tag(item))
-    codes = pair_codes(parts)
+    codes = pair_codes(
+        item.replace(apostrophe, "'") if isinstance(item, str) else _tag(item) for item in pattern
+    )
     items = dict(zip(codes, pattern, strict=True))
 
     def write(parts: CodedText, _: bool) -> None:
         pattern.clear()
         for part in parts:
-            if isinstance(part, str):
-                # moz.l10n does not escape the end of CDATA.
-                pattern.append(part.replace("'", apostrophe).replace("]]>", "]] >"))
-            else:
-                pattern.append(items[part])
+            if isinstance(part, str):  # moz.l10n does not escape the end of CDATA
+                part = part.replace("'", apostrophe).replace("]]>", "]] >")
+            pattern.append(part if isinstance(part, str) else items[part])
 
     return Unit(codes, write, place, name)
 
@@ -198,9 +195,7 @@ def _apple_unit(file: EditedText, entry: re.Match[str]) -> Unit:
 
 
 def _apple_value(literal: str) -> str:
-    if not literal.startswith('"'):
-        return literal
-    return APPLE_ESCAPE.sub(_unescaped, literal[1:-1])
+    return APPLE_ESCAPE.sub(_unescaped, literal[1:-1]) if literal.startswith('"') else literal
 
 
 def _unescaped(escape: re.Match[str]) -> str:

@@ -20,9 +20,8 @@ def read(data: bytes, options: ReadOptions) -> Document:
     """Read a TMX file: a unit for each <tu> with text in the source language. Raises DataError."""
     tree = inline_xml.parse(data, "tmx")
     if options.pair is None:
-        raise DataError(
-            "a memory may have several languages: name two, --pair en-de, or source and target"
-        )
+        cure = "name two, --pair en-de, or source and target"
+        raise DataError(f"a memory may have several languages: {cure}")
     units = [unit for element in tree.iter("{*}tu") if (unit := _unit(element, options.pair))]
     return Document(units, lambda: inline_xml.dump(tree, data))
 

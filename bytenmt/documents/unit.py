@@ -38,10 +38,9 @@ def pair_codes(parts: Iterable[str | Tag]) -> list[str | Code]:
     stays a pair.
     """
     read = list(parts)
-    keys = list[tuple[str, bool] | None]()
-    for part in read:
-        keys.append((part.key, part.opens) if isinstance(part, Tag) and part.key else None)
-    opening_of = match_pairs(keys)
+    opening_of = match_pairs(
+        (part.key, part.opens) if isinstance(part, Tag) and part.key else None for part in read
+    )
     pair_of = opening_of | {opening: opening for opening in opening_of.values()}
     coded = list[str | Code]()
     for index, part in enumerate(read):

@@ -76,9 +76,7 @@ def as_code(element: Element) -> Tag | None:
     if name == "x" and (angular := ANGULAR.fullmatch(number)):
         return as_tag(element, angular[2], angular[1] == "START")
     is_kept = element.get("mtype") == "protected" or element.get("translate") == "no"
-    if name in CODES or (name == "mrk" and is_kept):
-        return as_tag(element)
-    return None
+    return as_tag(element) if name in CODES or (name == "mrk" and is_kept) else None
 
 
 class _Holder:

@@ -120,7 +120,9 @@ def calibrate_runtime(
     own_sources = [source for source, _ in pairs]
     own_references = [reference for _, reference in pairs]
     if counts is not None:
-        runtime = with_words(runtime, counts.source_words(MIN_COUNTS[0]))
+        first, *others = runtime.runs
+        facts = msgspec.structs.replace(first.facts, words=counts.source_words(MIN_COUNTS[0]))
+        runtime = replace(runtime, runs=[first._replace(facts=facts), *others])
     words = runtime.source_words
     alone = replace(runtime, reverse=None)
     by_beam = _translate(alone, own_sources, BEAM)
@@ -145,13 +147,6 @@ def calibrate_runtime(
     )
     shares = {name: search.sure_share(thresholds[name]) for name, search in judged.items()}
     return Calibration(flags, words, shares)
-
-
-def with_words(runtime: Runtime, words: SourceWords) -> Runtime:
-    """Return a copy of a runtime whose first run stores other words."""
-    first, *others = runtime.runs
-    facts = msgspec.structs.replace(first.facts, words=words)
-    return replace(runtime, runs=[first._replace(facts=facts), *others])
 
 
 def _translate(runtime: Runtime, sources: Sequence[bytes], beam: int) -> list[TranslationResult]:
@@ -188,7 +183,7 @@ def judge_search(
     ]
     is_flagged = [
         any(text_flags(result.source, result.best.text, lengths))
-        or bool(find_unknown_words(result, words))
+        or find_unknown_words(result, words) != ()
         for result in results
     ]
     bits = [bits_of_text(result.best) or 0.0 for result in results]
@@ -196,10 +191,7 @@ def judge_search(
 
 
 def measure_pairs(
-    scorer: Scorer,
-    sources: Sequence[bytes],
-    references: Sequence[bytes],
-    knows_empty_sources: bool,
+    scorer: Scorer, sources: Sequence[bytes], references: Sequence[bytes], knows_empty_sources: bool
 ) -> FlagThresholds:
     """Return the thresholds that need no translations: of lengths, and of what a source saves.
 

@@ -6,12 +6,19 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
+from bytenmt.checkpoints.facts import Facts
+from bytenmt.checkpoints.weights import LAST, read_header
 from bytenmt.checkpoints.weights import METRICS as METRICS_FILE
 from bytenmt.config.metrics import DEFAULT_TOKENIZER
+from bytenmt.config.schedules import fraction_done, stopped_early
+from bytenmt.config.schema import Config
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.evaluation.scores import line_values, signatures, text_metrics
-from bytenmt.evaluation.seeds import SeedSummary, Trained, Training, summarise_seeds
 from bytenmt.evaluation.significance import (
     N_RESAMPLES,
     PairedBootstrap,
@@ -26,6 +33,23 @@ LEGEND = (
     f" this one, if both were the same process (paired bootstrap); * below {SIGNIFICANCE_LEVEL}:"
     " the difference is probably not chance, which says nothing about its size."
 )
+
+
+class Training(NamedTuple):
+    """The configuration, training text and end of a run, by which runs are compared."""
+
+    config: Config
+    text: str  # names and bytes of the files; empty: not recorded
+    end: str  # how the training ended; empty: not recorded
+
+    @staticmethod
+    def from_model(path: Path, config: Config, facts: Facts) -> Training:
+        """Return the training of a model. path: its run folder or weights file; facts: of the file.
+
+        The end of a run folder is that of its last checkpoint, which the best one need not tell.
+        """
+        facts_at_end = read_header(path / LAST)[1] if (path / LAST).is_file() else facts
+        return Training(config, _describe_text(facts), _describe_end(config, facts_at_end))
 
 
 class System(NamedTuple):
@@ -53,16 +77,6 @@ class System(NamedTuple):
             if found.p_value is not None:
                 tree[f"{name}_p"] = found.p_value
         return tree
-
-
-def seed_summaries(systems: Sequence[System]) -> list[SeedSummary]:
-    """Return the summaries of the models among the systems, see seeds.summarise_seeds."""
-    models = [
-        Trained(system.name, system.training, system.values)
-        for system in systems
-        if system.training is not None
-    ]
-    return summarise_seeds(models)
 
 
 def with_significance(
@@ -104,7 +118,7 @@ def table(systems: Sequence[System], tokenize: str = DEFAULT_TOKENIZER) -> Itera
     for name, architecture, *numbers in rows:
         words = [name.ljust(widths[0]), architecture.ljust(widths[1])]
         yield "  ".join([*words, *map(str.rjust, numbers, widths[2:])]).rstrip()
-    yield from map(str, seed_summaries(systems))
+    yield from map(str, summarise_seeds(systems))
     yield ""
     yield "  ".join([f"{len(systems[0].texts)} lines", *map(with_resampling, signatures(tokenize))])
     yield LEGEND
@@ -135,7 +149,7 @@ def to_dict(systems: Sequence[System], tokenize: str = DEFAULT_TOKENIZER) -> dic
         "chrf_signature": names[0],
         "bleu_signature": names[1],
         "systems": [system.to_dict() for system in systems],
-        "seeds": [summary.to_dict() for summary in seed_summaries(systems)],
+        "seeds": [summary.to_dict() for summary in summarise_seeds(systems)],
     }
 
 
@@ -149,3 +163,103 @@ def read_metrics(run: Path) -> list[Mapping[str, float]]:
         with suppress(ValueError):  # the last line of a killed run
             records.append(json.loads(line))
     return records
+
+
+class SeedSummary(NamedTuple):
+    """Models whose configurations differ in their seeds alone, as one result."""
+
+    names: list[str]  # of the models
+    # Mean and sample standard deviation of each value; empty if they are not pooled
+    means: dict[str, tuple[float, float]]
+    reason: str = ""  # why they are not pooled
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the summary as a JSON object."""
+        tree: dict[str, Any] = {"systems": self.names}
+        if self.reason:
+            tree["not_pooled"] = self.reason
+        for name, (middle, std) in self.means.items():
+            tree[name] = {"mean": middle, "std": std}
+        return tree
+
+    def __str__(self) -> str:
+        names = ", ".join(self.names)
+        if self.reason:
+            return f"seeds not pooled ({names}): {self.reason}"
+        values = [f"{name} {middle:.4g} ± {std:.2g}" for name, (middle, std) in self.means.items()]
+        return f"{len(self.names)} seeds ({names}): {', '.join(values)}"
+
+
+def summarise_seeds(systems: Sequence[System]) -> list[SeedSummary]:
+    """Return a summary of each group of two or more models that differ in their seeds alone.
+
+    They are pooled if they had the same texts and the same end of training.
+    """
+    groups = list[tuple[Config, dict[int, System]]]()  # models by their seeds
+    for system in systems:
+        if system.training is None:
+            continue
+        train = system.training.config.train
+        config = replace(system.training.config, train=replace(train, seed=0))
+        for other, group in groups:
+            if config == other and train.seed not in group:
+                group[train.seed] = system
+                break
+        else:
+            groups.append((config, {train.seed: system}))
+    return [_summary([*group.values()]) for _, group in groups if len(group) > 1]
+
+
+def _summary(models: Sequence[System]) -> SeedSummary:
+    """Return the summary of two or more models."""
+    names = [model.name for model in models]
+    trainings = [model.training for model in models if model.training is not None]
+    texts = [training.text for training in trainings]
+    ends = [training.end for training in trainings]
+    reason = _difference("other training text", names, texts)
+    reason = reason or _difference("another end", names, ends)
+    if reason:
+        return SeedSummary(names, {}, reason)
+    means = {}
+    for name in models[0].values:
+        values = [model.values[name] for model in models]
+        means[name] = mean(values), stdev(values)
+    return SeedSummary(names, means)
+
+
+def _difference(what: str, names: Sequence[str], facts: Sequence[str]) -> str:
+    """Return in what models differ; "" if they do not. facts: of each model."""
+    if len(set(facts)) == 1 and all(facts):
+        return ""
+    pairs = zip(names, facts, strict=True)
+    parts = [f"{name} {fact or 'not recorded'}" for name, fact in pairs]
+    return f"{what}: {'; '.join(parts)}"
+
+
+def _describe_text(facts: Facts) -> str:
+    """Return names and bytes of the files that a model was trained on."""
+    if facts.texts:
+        return ", ".join(f"{Path(text.path).name} ({text.bytes:,} bytes)" for text in facts.texts)
+    if not facts.corpora:
+        return ""
+    names = ", ".join(map(_describe_files, facts.corpora))
+    return f"{names} ({facts.source_bytes or 0:,} and {facts.target_bytes or 0:,} bytes)"
+
+
+def _describe_files(files: PairFiles) -> str:
+    """Return the names of a corpus' files, with its weight if it is not 1."""
+    paths = [path for path in (files.src, files.tgt, files.tsv) if path is not None]
+    names = " and ".join(path.name for path in paths)
+    return names if files.weight == 1 else f"{names} x {files.weight:g}"
+
+
+def _describe_end(config: Config, facts: Facts) -> str:
+    """Return how a training ended: by a limit that is not of time, by early stopping, or where."""
+    progress = facts.progress
+    if progress is None:
+        return ""
+    if stopped_early(config.train, progress):
+        return "stopped early"
+    if fraction_done(replace(config.train, max_minutes=0.0), progress) >= 1:
+        return "trained to the end"
+    return f"stopped at update {progress.update:,}"

@@ -39,10 +39,7 @@ def text_metrics(tokenize: str = DEFAULT_TOKENIZER) -> dict[str, Metric]:
 
 
 def line_values(
-    metric: Metric,
-    sources: Sequence[str],
-    translations: Sequence[str],
-    references: Sequence[str],
+    metric: Metric, sources: Sequence[str], translations: Sequence[str], references: Sequence[str]
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """Return the numbers of each line, (lines,) or (lines, k), of a metric of translations.
 

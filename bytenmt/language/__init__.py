@@ -4,8 +4,7 @@
 >>> from bytenmt.decoding.interface import EngineSpec
 >>> from bytenmt.decoding.loading import load_runs
 >>> from bytenmt.language.generate import generate
->>> from bytenmt.language.summary import PredictionSummary
->>> from bytenmt.language.surprisal import stream_surprisal
+>>> from bytenmt.language.surprisal import PredictionSummary, stream_surprisal
 >>> runtime = load_runs([Path("runs/text")], EngineSpec(precision="fp32"))
 >>> summary = PredictionSummary()
 >>> for surprise in stream_surprisal(runtime.make_scorer(), [b"a te", b"xt"]):

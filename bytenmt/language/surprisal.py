@@ -1,4 +1,4 @@
-"""Compute the bits that each byte of a stream costs a language model.
+"""Compute and sum up the bits that each byte of a stream costs a language model.
 
 A stream is read in chunks that carry the state, so no context is cut: the chunks change only the
 rounding. Memory does not grow. All 256 ids are data there; BOS opens the stream and nothing ends
@@ -59,3 +59,40 @@ def rechunk(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
 def to_surprisal(data: bytes, scores: TextScores) -> Surprisal:
     """Return bytes with their surprisal in bits, from a scorer's log-probabilities of them."""
     return Surprisal(np.frombuffer(data, np.uint8), -scores.log_p / math.log(2), scores.rank)
+
+
+class PredictionSummary:
+    """Accumulates bits and accuracy of predictions."""
+
+    def __init__(self) -> None:
+        self.n_bytes = 0
+        self._bits = 0.0
+        self._n_first = 0  # true bytes that were the likeliest
+        self._n_fifth = 0  # true bytes that were among the five likeliest
+
+    def add(self, surprise: Surprisal) -> None:
+        """Add the predictions of these bytes to the sums."""
+        self.n_bytes += len(surprise.data)
+        self._bits += float(surprise.bits.sum())
+        self._n_first += int((surprise.rank == 0).sum())
+        self._n_fifth += int((surprise.rank < 5).sum())
+
+    def lines(self) -> Iterator[str]:
+        """Yield lines for people: bits per byte, bytes, and how often the true byte was likely."""
+        share = 100 / max(1, self.n_bytes)
+        yield f"bits per byte: {self._bits / max(1, self.n_bytes):.4f}"
+        yield f"bytes: {self.n_bytes}"
+        yield f"the likeliest byte: {share * self._n_first:.2f} %"
+        yield f"among the five likeliest: {share * self._n_fifth:.2f} %"
+
+
+def json_lines(surprise: Surprisal, first: int) -> bytes:
+    """Format a JSON object a line for each byte: its offset, byte, bits and rank from 1.
+
+    first: offset of the first byte.
+    """
+    lines = ""
+    numbers = zip(*(part.tolist() for part in surprise), strict=True)
+    for offset, (byte, bits, rank) in enumerate(numbers, first):
+        lines += f'{{"offset": {offset}, "byte": {byte}, "bits": {bits:.6f}, "rank": {rank + 1}}}\n'
+    return lines.encode()

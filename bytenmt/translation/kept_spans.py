@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 from bytenmt.checkpoints.facts import SourceWords
@@ -27,7 +31,6 @@ from bytenmt.sentinels import (
 )
 from bytenmt.translation.glossary import Glossary, Term
 from bytenmt.translation.names import find_names
-from bytenmt.translation.time_limit import time_limit
 
 PATTERN_SECONDS = 2.0  # of processor time, for the user's patterns on a line
 NONE = "none"  # the value of --keep that keeps nothing
@@ -36,14 +39,6 @@ SourceLine = bytes | Sequence[TextOrCode]  # UTF-8; of a document, texts and inl
 
 # The end of the words before a sentence: none, or those of another one, and opening quotes.
 _SENTENCE_BEGIN = re.compile(r"(?:\A|[.!?…][\"')\]»”’]*)\s*[\"'(\[«»„“‚‘]*\Z")
-
-
-def too_slow(text: str) -> SettingError:
-    """Return the error of patterns that take too long on a text."""
-    return SettingError(
-        f"the patterns to keep take more than {PATTERN_SECONDS:g} s on the line {shorten(text)}:"
-        " avoid repetitions of repetitions, such as (a+)+"
-    )
 
 
 class KeptSpan(NamedTuple):
@@ -97,7 +92,7 @@ class KeepSpec:
         """Return the kept spans and terms of a text, and the texts between them, in order."""
         terms = self.glossary.find(text) if self.glossary else {}
         if self.has_own_patterns:
-            with time_limit(PATTERN_SECONDS, too_slow(text)):
+            with _time_limit(text):
                 spans = find_spans(text, self.patterns)
         else:
             spans = find_spans(text, self.patterns)
@@ -115,6 +110,33 @@ class KeepSpec:
             end = span.end
         pieces.append(text[end:])
         return [piece for piece in pieces if piece]
+
+
+@contextmanager
+def _time_limit(text: str) -> Iterator[None]:
+    """Raise SettingError if patterns take more than PATTERN_SECONDS of processor time on a text.
+
+    Python checks for signals while it matches a regular expression. It does so in the main thread
+    alone; in others, and where a program uses the timer itself, there is no limit.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getitimer(signal.ITIMER_VIRTUAL)[0]:
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise SettingError(
+            f"the patterns to keep take more than {PATTERN_SECONDS:g} s on the line"
+            f" {shorten(text)}: avoid repetitions of repetitions, such as (a+)+"
+        )
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, PATTERN_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def _add_names(spans: Sequence[Span], names: Iterable[Span]) -> list[Span]:
@@ -135,18 +157,16 @@ def mark_spans(line: SourceLine, keep: KeepSpec | None) -> MarkedText:
     parts = [line.decode()] if isinstance(line, bytes) else line
     if keep is None:
         return MarkedText("".join(map(_text_without_sentinels, parts)).encode())
-    texts = []
-    groups = list[list[KeptSpan]]()  # the spans of each sentinel
+    pieces = list[str | KeptSpan]()
     for piece in _split_parts(parts, keep):
-        if isinstance(piece, str):
-            texts.append(piece)
-        elif texts and texts[-1] == sentinel_char(0):  # nothing is between this span and the last
-            groups[-1].append(piece)
+        last = pieces[-1] if pieces else ""
+        if isinstance(piece, KeptSpan) and isinstance(last, KeptSpan):  # nothing is between them
+            pieces[-1] = KeptSpan(last.source + piece.source, last.parts + piece.parts)
         else:
-            texts.append(sentinel_char(0))
-            groups.append([piece])
-    spans = tuple(map(_merge_group, groups))
-    return MarkedText(to_bytes("".join(texts)), spans, _pair_spans(spans))
+            pieces.append(piece)
+    text = "".join(piece if isinstance(piece, str) else sentinel_char(0) for piece in pieces)
+    spans = tuple(piece for piece in pieces if isinstance(piece, KeptSpan))
+    return MarkedText(to_bytes(text), spans, _pair_spans(spans))
 
 
 def _text_without_sentinels(part: TextOrCode) -> str:
@@ -163,14 +183,6 @@ def _split_parts(parts: Iterable[TextOrCode], keep: KeepSpec) -> Iterable[str | 
             yield KeptSpan(part.text, (part,))
         else:
             yield from keep.split_text(part)
-
-
-def _merge_group(group: Sequence[KeptSpan]) -> KeptSpan:
-    """Return one span for several with nothing between them."""
-    parts = list[TextOrCode | Term]()
-    for span in group:
-        parts += span.parts
-    return KeptSpan("".join(span.source for span in group), tuple(parts))
 
 
 def _pair_spans(spans: Sequence[KeptSpan]) -> tuple[tuple[int, int], ...]:

@@ -6,7 +6,7 @@ It makes one request for each distinct chunk and takes hypotheses; its users dec
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from bytenmt.decoding.interface import Hypothesis, Request
@@ -89,33 +89,14 @@ class LineBatch:
         number of the first line, on which random draws depend."""
         self._settings = settings
         self._lines: list[list[PendingChunk]] = []
-        self._results: list[TranslationResult] = []
         self.hypotheses: dict[Request, list[Hypothesis]] = {}
-        self._translation = self._translate(lines, first)
-        self.requests = next(self._translation)
-
-    def _translate(self, lines: Sequence[SourceLine], first: int) -> Iterator[list[Request]]:
-        """Translate lines: the whole way of a line, in the order of its steps.
-
-        It stops at `yield` and hands out the requests; `results` continues here.
-        """
-        settings = self._settings
         for number, line in enumerate(lines, first):
             marked = mark_spans(line, settings.keep)
             chunks = split_line(marked, settings.max_source_bytes, settings.languages)
             self._lines.append(self._request_chunks(chunks, number))
-        pending = [chunk for line in self._lines for chunk in line]
-        requests = dict.fromkeys(chunk.request for chunk in pending if chunk.request is not None)
-        yield list(requests)  # they are decoded now; in sampling all of them differ by number
-        for line_chunks in self._lines:
-            restored = [self._restore(chunk) for chunk in line_chunks]
-            result = join_chunks(restored, settings.search.length_penalty)
-            if settings.keep is not None:
-                result = result._replace(
-                    hypotheses=_flag_placement(result.hypotheses),
-                    chunk_hypotheses=list(map(_flag_placement, result.chunk_hypotheses)),
-                )
-            self._results.append(result)
+        pending = [chunk for line_chunks in self._lines for chunk in line_chunks]
+        requests = [chunk.request for chunk in pending if chunk.request is not None]
+        self.requests = list(dict.fromkeys(requests))  # in sampling all differ by number
 
     def _request_chunks(self, chunks: Sequence[Chunk], number: int) -> list[PendingChunk]:
         """Return the chunks of a line with their requests. number: of the line."""
@@ -167,8 +148,17 @@ class LineBatch:
         """Return the translations of the lines in order. Raises ValueError if not is_complete."""
         if not self.is_complete:
             raise ValueError("add the hypotheses of all requests first")
-        next(self._translation, None)  # from its `yield` to its end
-        return self._results
+        results = []
+        for line_chunks in self._lines:
+            restored = [self._restore(chunk) for chunk in line_chunks]
+            result = join_chunks(restored, self._settings.search.length_penalty)
+            if self._settings.keep is not None:
+                result = result._replace(
+                    hypotheses=_flag_placement(result.hypotheses),
+                    chunk_hypotheses=list(map(_flag_placement, result.chunk_hypotheses)),
+                )
+            results.append(result)
+        return results
 
     def beginning(self, line: int) -> tuple[bytes, bool]:
         """Return the translation of a line up to the first chunk that is not done, and whether all

@@ -53,10 +53,8 @@ def find_names(text: str, words: SourceWords) -> list[Span]:
             end += 1
         if not is_camel_case and not _is_name_by_capital(text, begin, end, words.language):
             continue
-        is_in_code = CODE_BEFORE.search(text, max(0, begin - 1), begin) or CODE_BEHIND.match(
-            text, end
-        )
-        if is_in_code or not is_name(word, words):
+        before = text[max(0, begin - 1) : begin]
+        if CODE_BEFORE.search(before) or CODE_BEHIND.match(text, end) or not is_name(word, words):
             continue
         if names and text[names[-1].end : begin] == " ":
             begin = names.pop().begin

@@ -189,7 +189,7 @@ class Translator:
     def batch(
         self, lines: Sequence[SourceLine], first: int = 0, formality: Form | None = None
     ) -> LineBatch:
-        """Return a LineBatch, nothing decoded. formality: to ask for; None: that of the settings."""
+        """Return a LineBatch, nothing decoded. formality: to ask for; None: as in settings."""
         settings = replace(self.settings, formality=formality or self.settings.formality)
         return LineBatch(lines, settings, first)
 

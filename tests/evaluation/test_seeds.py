@@ -1,4 +1,4 @@
-"""evaluation.seeds: models that differ in their seeds alone, pooled or not."""
+"""evaluation.comparison: models that differ in their seeds alone, pooled or not."""
 
 import re
 from pathlib import Path
@@ -11,8 +11,14 @@ from bytenmt.checkpoints.facts import Facts, Progress
 from bytenmt.checkpoints.weights import read_run
 from bytenmt.config.schema import load_config
 from bytenmt.data.pair_files import PairFiles
-from bytenmt.evaluation.comparison import System, table, to_dict, with_significance
-from bytenmt.evaluation.seeds import Trained, Training, summarise_seeds
+from bytenmt.evaluation.comparison import (
+    System,
+    Training,
+    summarise_seeds,
+    table,
+    to_dict,
+    with_significance,
+)
 from bytenmt.training.run import train
 
 FILES = PairFiles(Path("/a/train.ko"), Path("/a/train.en"))
@@ -25,13 +31,13 @@ def model(
     update: int = 20_000,
     waited: int = 0,
     **facts: Any,
-) -> Trained:
+) -> System:
     """A model that was trained to the end, on FILES of 30 and 40 bytes, unless they are given."""
     settings_of_run = load_config("luong", "tiny", [*settings, "train.patience=3"])
     text = {"corpora": (FILES,), "source_bytes": 30, "target_bytes": 40} | facts
     recorded = Facts(progress=Progress(update=update, waited=waited), **text)
     training = Training.from_model(Path("missing"), settings_of_run, recorded)
-    return Trained(name, training, {"chrf": value})
+    return System(name, [], {"chrf": value}, training=training)
 
 
 def test_seeds_have_a_mean_and_a_standard_deviation() -> None:

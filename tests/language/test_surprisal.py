@@ -9,8 +9,7 @@ from fast_variants import MAIN, by_variant
 from invariants import AnyModel, make
 
 from bytenmt.decoding.pytorch.scorer import TorchScorer, score_bytes
-from bytenmt.language.summary import PredictionSummary
-from bytenmt.language.surprisal import Surprisal, stream_surprisal
+from bytenmt.language.surprisal import PredictionSummary, Surprisal, stream_surprisal
 
 CPU = torch.device("cpu")
 
