@@ -27,8 +27,7 @@ MAX_UNPACKED = 1 << 28  # bytes of all members
 CONTAINERS = frozenset(("hyperlink", "ins", "moveTo", "smartTag"))  # of runs
 WITHOUT_MEANING = frozenset(("proofErr", "lastRenderedPageBreak"))  # what Word finds out again
 UNSEEN = frozenset(("noProof", "lang"))  # properties of a run that nobody sees
-# Elements that are characters.
-CHARACTERS = {"tab": "\t", "cr": "\n", "br": "\n", "noBreakHyphen": "\u2011"}
+CHARACTERS = {"tab": "\t", "cr": "\n", "br": "\n", "noBreakHyphen": "\u2011"}  # elements
 
 
 def read(data: bytes, _: ReadOptions) -> Document:

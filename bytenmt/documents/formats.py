@@ -22,13 +22,11 @@ class Format(NamedTuple):
     """
 
     name: str  # as --format and ReadOptions.format have it
-    # "module.function" of bytenmt.documents; called with the file's bytes and ReadOptions.
-    reader: str
+    reader: str  # "module.function" of bytenmt.documents, called with bytes and ReadOptions
     suffixes: tuple[str, ...]  # of its files, in lower case
     is_bilingual: bool = False  # whether a file holds translations beside their sources
     needs_column: bool = False  # whether the reader needs the column to translate
-    # Whether a file without translations may declare the source language.
-    may_declare_source: bool = False
+    may_declare_source: bool = False  # of files without translations
     # "module.function" that reads pairs of texts as a stream, of a file larger than the memory. It
     # may have several languages, so that source and target must be given.
     pair_reader: str = ""

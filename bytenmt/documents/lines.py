@@ -34,10 +34,8 @@ OPTION = re.compile(r"-[-\w].*|[!-`{-~ ]+")  # what stands in the first column o
 TIME = r"[\[(]\d{1,2}:\d{2}(?::\d{2})?(?:[.,]\d{1,3})?[\])](?!\s*[a-z])"
 START = re.compile(rf"(?:[\s{SYMBOLS}]|{TIME})*+")
 END = re.compile(rf"(?<![\s{SYMBOLS}])[\s{SYMBOLS}]*+$")
-# A whole line in brackets: (optional), [door slams].
-BRACKETED = re.compile(r"([(\[])([^()\[\]]{2,})([)\]])")
-# What joins codes that are kept as one: <kbd>Ctrl</kbd> + <kbd>C</kbd>.
-JOINER = re.compile(r"\s?[-+/>\u2192]\s?")
+BRACKETED = re.compile(r"([(\[])([^()\[\]]{2,})([)\]])")  # a line: (optional), [door slams]
+JOINER = re.compile(r"\s?[-+/>\u2192]\s?")  # of codes kept as one: <kbd>Ctrl</kbd> + <kbd>C</kbd>
 # Signs and spaces at the end of a line, of which a translation has those of its source.
 FINAL_SIGNS = re.compile(r"[\s.,:;!?\u2026\u3002\uff01\uff1a\uff1f]*$")
 CLOSING_TAG = re.compile(r"(</\w+>)")
@@ -59,10 +57,8 @@ MAX_SHORTCUT_CHARS = 80  # of a text that may have a shortcut
 class UnitLine:
     """A piece of a unit that a model translates on its own."""
 
-    # Strings and codes as the translator gets them, the codes renumbered <1>, </1>, <2/>.
-    parts: CodedText
-    # What each of these codes replaces in the unit.
-    codes: dict[Code, CodedText] = field(default_factory=dict)
+    parts: CodedText  # as the translator gets them: codes are <1>, </1>, <2/> and so on
+    codes: dict[Code, CodedText] = field(default_factory=dict)  # what each replaces
     # The mark of a keyboard shortcut and its letter, such as "&F", of which the mark has been
     # removed from the text; empty for none.
     shortcut: str = ""

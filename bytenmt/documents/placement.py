@@ -103,8 +103,7 @@ def _place_pairs(
             if pair.opening in other.content:
                 outer = places[other.opening.pair]
         content = _without_pairs(pair.content)
-        # It may stand there untranslated, as names do.
-        texts = [_words(further[content].parts), _words(content)]
+        texts = [_words(further[content].parts), _words(content)]  # or untranslated, as names are
         place = _most_like(tokens, texts, codes_of(content), outer, list(places.values()))
         if place is None:
             return merge_strings(translation), 0.0

@@ -29,8 +29,7 @@ CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([A-Za-z0-9._:-]+)', re.IGN
 HEADER_BYTES = 1 << 16  # in which a charset is looked for
 EMPTY_HEADER = 'msgid ""\nmsgstr ""\n'
 WIDTH = 79  # where polib wraps lines as gettext's programs do
-# A text that begins on a line of its own, being long.
-WRAPPED = re.compile(r'""\n".*(?<!\\n)"$', re.MULTILINE)
+WRAPPED = re.compile(r'""\n".*(?<!\\n)"$', re.MULTILINE)  # a long text on lines of its own
 N_FORMS = re.compile(r"nplurals\s*=\s*(\d)\b")
 # By language, as in gettext's manual and the catalogues of translation projects.
 SLAVIC = (

@@ -15,18 +15,14 @@ from bytenmt.sentinels import Code, match_pairs
 BYTE_ORDER_MARKS = {"utf-8-sig": (b"\xef\xbb\xbf",), "utf-16": (b"\xff\xfe", b"\xfe\xff")}
 TAG_NAME = re.compile(r"</?([A-Za-z][^\s/>.]*)")
 
-# A text of a document as its parts in order: plain strings, and inline codes such as tags, which
-# are kept.
-CodedText = tuple[str | Code, ...]
+CodedText = tuple[str | Code, ...]  # a text in order: strings, and inline codes, which are kept
 
 
 class Tag(NamedTuple):
     """An inline code as it is read; `pair_codes` matches opening tags with closing ones."""
 
     text: str  # its markup
-    # The same string for an opening tag and its closing one, such as the element's name; empty for
-    # a code that stands alone.
-    key: str = ""
+    key: str = ""  # the same for an opening tag and its closing one; empty if it stands alone
     opens: bool = False  # whether it is an opening tag; without meaning if key is empty
 
 
@@ -105,10 +101,8 @@ class Unit:
     # Stores a translation in the document; the bool: whether people should review it.
     write: Callable[[CodedText, bool], object]
     place: str  # where the unit stands in the file, for messages, such as "line 12"
-    # Its id, context or key in the file: tells units with the same source apart in a memory.
-    name: str = ""
-    # The translation that the file has, empty for none; None in formats of one language.
-    target: CodedText | None = None
+    name: str = ""  # id, context or key: tells units with the same source apart in a memory
+    target: CodedText | None = None  # translation in the file, () for none; None: one language
     is_done: bool = False  # whether the file's translation is finished, so that it stays
     is_doubted: bool = False  # whether the file marks its translation for review
     # Returns whether a program could use a translation, such as one with the same %s as the source.
@@ -125,8 +119,7 @@ class Document:
     """A parsed file: the units to translate, and a function that makes the translated file."""
 
     units: Iterable[Unit]
-    # Returns the bytes of the file, with the translations that Unit.write stored.
-    dump: Callable[[], bytes]
+    dump: Callable[[], bytes]  # returns the bytes with the translations that were written
     targets: Sequence[str] = ()  # the target languages that the file declares, "" where it does not
     warnings: Sequence[str] = ()  # for people, each a sentence without its final period
 
@@ -138,12 +131,9 @@ class ReadOptions(NamedTuple):
     """
 
     format: str  # name of the format, a key of formats.FORMATS
-    # Source and target language; needed by formats whose files have several languages.
-    pair: tuple[str, str] | None = None
-    # The column to translate, by name in the first row or by number from 1.
-    column: str | None = None
-    # The column for the translations; None: they replace the texts of `column`.
-    into: str | None = None
+    pair: tuple[str, str] | None = None  # source and target language, for files of several
+    column: str | None = None  # to translate, by name in the first row or by number from 1
+    into: str | None = None  # the column for translations; None: they replace the texts
 
     def target_to_declare(self, declared: str | None) -> str | None:
         """Return the target language if the file must be changed to declare it, else None.

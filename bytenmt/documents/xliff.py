@@ -32,8 +32,7 @@ CLOSING = ("ept", "ex", "ec", "em")
 NOT_YET = ("new", "needs-translation", "initial")  # states of a target that is not a translation
 DOUBTED = "needs-review-translation"
 TRANSLATED = "translated"
-# Version 2 has no state for this, but lets tools name some of their own.
-SUB_STATE = "bytenmt:needs-review"
+SUB_STATE = "bytenmt:needs-review"  # version 2 lets tools name states of their own
 ANGULAR = re.compile(r"(START|CLOSE)_(.*?)(?:_\d+)?")  # the id of an <x/>, such as START_TAG_SPAN_1
 
 

@@ -57,8 +57,7 @@ class System(NamedTuple):
 
     name: str
     texts: Sequence[str]  # its translations, a line each
-    # Values against the references by the names of text_metrics, and bits_per_byte where known
-    values: Mapping[str, float]
+    values: Mapping[str, float]  # by names of text_metrics, and bits_per_byte where known
     made_with: Sequence[str] = ()  # fingerprint of the configuration, update, precision, engine
     # Of a model:
     architecture: str = "–"
@@ -169,8 +168,7 @@ class SeedSummary(NamedTuple):
     """Models whose configurations differ in their seeds alone, as one result."""
 
     names: list[str]  # of the models
-    # Mean and sample standard deviation of each value; empty if they are not pooled
-    means: dict[str, tuple[float, float]]
+    means: dict[str, tuple[float, float]]  # mean and standard deviation; empty: not pooled
     reason: str = ""  # why they are not pooled
 
     def to_dict(self) -> dict[str, Any]:

@@ -39,8 +39,7 @@ CHARACTER_INCHES = 0.19  # of a heat map
 END_LABEL = "↵"  # the end of the source, which can be attended to as well
 
 Records = Sequence[Mapping[str, float]]  # of metrics.jsonl, see comparison.read_metrics
-# Attention: (characters of the text, characters of the source + EOS)
-Weights = npt.NDArray[np.float64]
+Weights = npt.NDArray[np.float64]  # (characters of text, of source + EOS)
 
 
 class Curve(NamedTuple):

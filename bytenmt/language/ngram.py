@@ -24,8 +24,7 @@ Keys = npt.NDArray[np.uint64]
 Reals = npt.NDArray[np.float64]
 
 ORDER = 5  # bytes of context
-# Bytes of a training text that are counted: about 2 GB of memory and a minute.
-MAX_COUNTED_BYTES = 1 << 25
+MAX_COUNTED_BYTES = 1 << 25  # of a training text: about 2 GB of memory and a minute
 BITS_PER_BYTE = np.uint64(8)
 MIN_DISCOUNT = 0.1  # so that a byte not seen yet keeps some probability
 
@@ -36,8 +35,7 @@ class Level(NamedTuple):
     pairs: Keys  # (m,), sorted: a context and the next byte as one integer, the next byte lowest
     seen: Reals  # (m,), n of each pair: its count less the discount
     contexts: Keys  # (c,), sorted: the distinct contexts of the pairs
-    # (c,), a of each context: the sum of its discounts, which goes to the shorter context
-    back: Reals
+    back: Reals  # (c,), a of each context: its discounts' sum, for the shorter context
     total: Reals  # (c,), t of each context: the sum of its counts
 
 

@@ -24,9 +24,7 @@ class CharacterLink(NamedTuple):
 
     chars: tuple[int, int]  # begin and end (exclusive) of the output character, in characters
     source_chars: tuple[int, int]  # the same of the source character
-    # The source character's share of the attention, from 0 to 1, averaged over the output
-    # character's bytes.
-    weight: float
+    weight: float  # of the source character, 0 to 1; mean over the output character's bytes
 
 
 def align_lines(

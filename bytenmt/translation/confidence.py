@@ -62,8 +62,7 @@ MIN_LENGTH_RATIO = 1 / 8
 MAX_SIGMAS = 4.0  # beyond it a length is wrong; references are within 4.4
 WORD = re.compile(r"[^\W\d_]+")
 ABBREVIATION = re.compile(r"[A-Za-z]{1,2}|[A-Z]{3,5}|[A-Za-z][A-Z][a-z]")  # pm, USB, kHz
-# Spans that are the same in all languages.
-NO_TEXT = compile_patterns(("placeholders", "tags", "urls", "emails"))
+NO_TEXT = compile_patterns(("placeholders", "tags", "urls", "emails"))  # same in all languages
 
 
 class Verdict(NamedTuple):

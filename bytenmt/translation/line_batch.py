@@ -27,8 +27,7 @@ from bytenmt.translation.settings import Settings
 # The sampling numbers of a line's chunks are this far apart: more than there are lines.
 CHUNK_NUMBER_STEP = 1 << 40
 _SENTINELS_TO_SPACES = bytes.maketrans(SENTINELS, b" " * len(SENTINELS))
-# A flag: kept spans were written where the model would have ended the translation.
-PLACEMENT = "placement"
+PLACEMENT = "placement"  # a flag: spans were written where the model would have ended the text
 
 
 class TranslationResult(NamedTuple):

@@ -33,8 +33,7 @@ GERMAN_ARTICLE = re.compile(
     r"\b(?:[Dd]as|[Ii]m|[Aa]m|[Zz]um|[Zz]ur|beim|vom|ins|ans|aufs|[KkMmDdSs]?[Ee]in|[Ii]hr|[Uu]nser"
     r"|mehr|viel|wenig|etwas|nichts|zwei|drei|vier|\d+|\w*(?:e|en|er|es|em))\W{1,3}\Z"
 )
-# Forms of German nouns for all genders, such as "BenutzerInnen": no names.
-GENDERED = re.compile(r".*[a-zß]In(?:nen)?")
+GENDERED = re.compile(r".*[a-zß]In(?:nen)?")  # of German nouns: BenutzerInnen
 
 
 def find_names(text: str, words: SourceWords) -> list[Span]:

@@ -14,9 +14,7 @@ from bytenmt.decoding.interface import Hypothesis, Request
 from bytenmt.decoding.scorer import Scorer
 from bytenmt.utf8 import EOS
 
-# The weight of the source's score beside the translation's, chosen on validation lines:
-# tools/EXPERIMENTS.md.
-SOURCE_WEIGHT = 0.3
+SOURCE_WEIGHT = 0.3  # beside the translation's score; from validation lines: tools/EXPERIMENTS.md
 BEAM = 12  # the beam size where nobody waits for a line, as in a document
 
 

@@ -119,16 +119,10 @@ class Settings(LineSettings):
 
     max_source_bytes: int = 1000  # of a chunk; longer lines are cut
     search: SearchOptions = field(default_factory=SearchOptions)
-    # The spans that are copied, with sentinels in their place, by models that were trained with
-    # sentinels; None: no span.
-    keep: KeepSpec | None = None
-    # Whether the user set `keep` or a glossary, so that other models are refused.
-    needs_sentinels: bool = False
-    # Names of settings that the user did not set, so that those of the runs are taken.
-    left_to_runs: frozenset[str] = frozenset()
-    # Codes of languages, such as "de", by whose rules lines are split into sentences; none: a line
-    # is one.
-    languages: Sequence[str] = ()
+    keep: KeepSpec | None = None  # spans to copy, with sentinels in their place; None: no span
+    needs_sentinels: bool = False  # whether the user set `keep` or a glossary
+    left_to_runs: frozenset[str] = frozenset()  # settings that the user did not set
+    languages: Sequence[str] = ()  # by whose rules lines are split into sentences; (): none
     reranker: Reranker | None = None  # it ranks hypotheses anew, of which the first n_best stay
     target_language: str = ""  # code, by which numbers are written; empty: not known
 

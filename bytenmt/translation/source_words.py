@@ -20,14 +20,12 @@ from msgspec.structs import replace
 from bytenmt.checkpoints.facts import SourceWords, WordFilter
 from bytenmt.sentinels import Span
 
-# Counts of which a calibration chooses one: a word that training text has as often is known.
-MIN_COUNTS = (2, 6, 21)
+MIN_COUNTS = (2, 6, 21)  # a calibration chooses one: words as frequent in training text are known
 USUAL_COUNT = 6  # without a validation text
 MIN_ORDINARY_COUNT = 2  # of a word that is not a name
 BITS_PER_WORD = 12  # of a filter, with N_HASHES: one word in 300 that is not in it seems to be
 N_HASHES = 8
-# Letters; a word of Korean ends where Latin letters begin.
-_WORD = re.compile(r"[가-힣]+|[^\W\d_가-힣]+")
+_WORD = re.compile(r"[가-힣]+|[^\W\d_가-힣]+")  # a word of Korean ends where Latin letters begin
 MIN_WORD_LETTERS = 2  # of a word in letters with capitals
 STEM_SYLLABLES = 2  # of a word of Korean, before its endings
 MIN_PART_LETTERS = 4  # of the last part of a German compound, and of what stands before it

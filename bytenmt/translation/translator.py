@@ -29,12 +29,10 @@ if TYPE_CHECKING:  # it imports Numba
     from bytenmt.decoding.engine import Engine
 
 SENTINEL_BEAM = 4  # the default beam size of models that were trained with sentinels
-# Search options that runs store, as SearchDefaults.
-TUNED_OPTIONS = frozenset(("length_penalty", "no_repeat_ngram_size"))
+TUNED_OPTIONS = frozenset(("length_penalty", "no_repeat_ngram_size"))  # stored by runs
 MAX_SENTENCES = 1024  # side by side, however short
 MAX_HISTORY_BYTES = 1 << 30  # of the chosen bytes of sentences side by side, if they are several
-# Share of training lines with several sentences up to which "auto" splits lines.
-MAX_MULTI_SENTENCE_SHARE = 0.05
+MAX_MULTI_SENTENCE_SHARE = 0.05  # of training lines, up to which "auto" splits lines
 BYTES_PER_STEP = 8  # of history for a byte of a hypothesis: 3, twice while room is made for more
 
 
