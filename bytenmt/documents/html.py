@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from html import escape
 from html.entities import html5
+from typing import Any
 from urllib.parse import unquote
 
 import lxml.html
@@ -65,8 +66,8 @@ SPACE = re.compile(r"[ \t\r\n\f]+")
 
 def read(data: bytes, options: ReadOptions) -> Document:
     """Read HTML: a unit for each run of text, and for some attributes. Raises DataError."""
-    if _is_xml(data):
-        return _read_xhtml(data, options)
+    if (tree := _parse_xml(data)) is not None:
+        return _read_xhtml(tree, data, options)
     declared = CHARSET.search(data[:2048])
     file = EditedText(data, declared[1].decode() if declared else None)
     start = PAGE.match(file.text)
@@ -91,28 +92,29 @@ def read(data: bytes, options: ReadOptions) -> Document:
     return Document(list(_units(root if start else body)), dump)
 
 
-def _read_xhtml(data: bytes, options: ReadOptions) -> Document:
+def _read_xhtml(tree: Any, data: bytes, options: ReadOptions) -> Document:
     """Read a page that is XML, which its translation stays."""
-    root = inline_xml.parse(_replace_entities(data), "html").getroot()
-    _declare_target(root, options)
+    _declare_target(tree.getroot(), options)
 
     def dump() -> bytes:
-        written = inline_xml.dump(root.getroottree(), data)
+        written = inline_xml.dump(tree, data)
         return written if HTTP_EQUIV in data else ADDED_META.sub(b"", written)
 
-    return Document(list(_units(root)), dump)
+    return Document(list(_units(tree.getroot())), dump)
 
 
-def _is_xml(data: bytes) -> bool:
-    """Return whether a page is read as XML: it says so, or has a doctype of XHTML and may be."""
+def _parse_xml(data: bytes) -> Any:
+    """Return the tree of a page that is declared as XML, or is XML with a doctype of XHTML."""
     start = data.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if start.startswith(b"<?xml") or not XHTML.match(start):
-        return start.startswith(b"<?xml")
+    is_declared = start.startswith(b"<?xml")
+    if not is_declared and not XHTML.match(start):
+        return None
     try:
-        inline_xml.parse(_replace_entities(data), "html")
+        return inline_xml.parse(_replace_entities(data), "html")
     except (DataError, SyntaxError):
-        return False
-    return True
+        if is_declared:
+            raise
+        return None
 
 
 def _replace_entities(data: bytes) -> bytes:

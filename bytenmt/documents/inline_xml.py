@@ -20,8 +20,6 @@ SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 # What may not stand in XML, however it is written.
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-# What stands before the root; tostring begins with the declaration in some encodings.
-DECLARATION = re.compile(r"\A<\?xml[^<>]*\?>\s*")
 PROLOGUE = re.compile(
     r"(?s)(?:\s|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[\]<>]*(?:\[.*?\]\s*)?>)*+(?=<[^!?])"
 )
@@ -42,11 +40,8 @@ def dump(tree: Any, data: bytes) -> bytes:
     encoding = tree.docinfo.encoding or "UTF-8"
     original = data.decode(encoding).removeprefix("\ufeff")
     nodes = [root, *root.itersiblings()]
-    written = [etree.tostring(node, encoding=encoding, with_tail=False) for node in nodes]
-    texts = [DECLARATION.sub("", node.decode(encoding).removeprefix("\ufeff")) for node in written]
-    before = PROLOGUE.match(original)
-    text = "\n".join(texts)
-    if before is not None:
+    text = "\n".join(etree.tostring(node, encoding="unicode", with_tail=False) for node in nodes)
+    if before := PROLOGUE.match(original):
         text = before[0].replace("\r\n", "\n") + text
     if original.endswith("\n"):
         text += "\n"
@@ -56,7 +51,7 @@ def dump(tree: Any, data: bytes) -> bytes:
         encoding = "UTF-16BE" if data[:2] == b"\xfe\xff" else "UTF-16LE"
     if data.startswith(sum(BYTE_ORDER_MARKS.values(), ())):
         text = f"\ufeff{text}"
-    return text.encode(encoding)
+    return text.encode(encoding, "xmlcharrefreplace")
 
 
 def local_name(element: Element) -> str:

@@ -6,7 +6,7 @@ import re
 import signal
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -91,10 +91,7 @@ class KeepSpec:
     def split_text(self, text: str) -> list[str | KeptSpan]:
         """Return the kept spans and terms of a text, and the texts between them, in order."""
         terms = self.glossary.find(text) if self.glossary else {}
-        if self.has_own_patterns:
-            with _time_limit(text):
-                spans = find_spans(text, self.patterns)
-        else:
+        with _time_limit(text) if self.has_own_patterns else nullcontext():
             spans = find_spans(text, self.patterns)
         if terms:
             spans = drop_overlaps([*spans, *terms])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, overload
 
@@ -196,17 +197,15 @@ class Translator:
 
         Longest first, so that short ones fill the slots that become free.
         """
-        lengths = [len(request.source or b"") for request in requests]
-        order = sorted(range(len(requests)), key=lambda index: -lengths[index])
-        start = 0
-        while start < len(order):
-            capacity = self.capacity(lengths[order[start]])
-            end = start
-            while end < len(order) and self.capacity(lengths[order[end]]) == capacity:
-                end += 1
-            enough = 1 << (end - start - 1).bit_length()  # for all of these requests
-            yield min(capacity, enough), [requests[index] for index in order[start:end]]
-            start = end
+
+        def n_bytes(request: Request) -> int:
+            return len(request.source or b"")
+
+        longest_first = sorted(requests, key=n_bytes, reverse=True)
+        for capacity, group in groupby(longest_first, lambda one: self.capacity(n_bytes(one))):
+            group_requests = list(group)
+            enough = 1 << (len(group_requests) - 1).bit_length()  # for all of them
+            yield min(capacity, enough), group_requests
 
     def capacity(self, n_bytes: int) -> int:
         """Return how many sentences of up to n_bytes source bytes are decoded side by side: a power
