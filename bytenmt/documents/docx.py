@@ -61,8 +61,8 @@ def read(data: bytes, _: ReadOptions) -> Document:
     units = [
         unit
         for name, tree in trees.items()
-        for number, paragraph in enumerate(tree.iter("{*}p"))
-        for unit in _paragraph_units(paragraph, f"{name}, paragraph {number + 1}")
+        for number, paragraph in enumerate(tree.iter("{*}p"), 1)
+        for unit in _paragraph_units(paragraph, f"{name}, paragraph {number}")
     ]
     return Document(units, dump)
 

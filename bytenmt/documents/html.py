@@ -27,7 +27,6 @@ from bytenmt.documents.unit import (
     ReadOptions,
     Tag,
     Unit,
-    merge_strings,
     text_writer,
 )
 from bytenmt.errors import DataError
@@ -199,7 +198,7 @@ def _run(parent: Element, before: Element | None, nodes: Sequence[Element]) -> I
     start_space = text[: len(text) - len(text.lstrip())]
     end_space = end[len(end.rstrip()) :]
     content = InlineContent(text, nodes, _as_code, partial(SPACE.sub, " "))
-    source = list(merge_strings(content.source))
+    source = list(content.source)
     if source and isinstance(first := source[0], str):
         source[0] = first.lstrip()
     if source and isinstance(last := source[-1], str):

@@ -9,7 +9,7 @@ from typing import Any
 
 from lxml import etree
 
-from bytenmt.documents.unit import BYTE_ORDER_MARKS, CodedText, Tag, pair_codes, to_markup
+from bytenmt.documents.unit import BYTE_ORDER_MARKS, CodedText, Tag, merge_strings, pair_codes
 from bytenmt.errors import DataError
 from bytenmt.sentinels import Code
 
@@ -126,10 +126,11 @@ class InlineContent:
         self._as_code = as_code
         self._normalise = normalise
         items = list(self._items(text, nodes))
-        self.source = pair_codes(tag for tag, _, _ in items)
+        codes = pair_codes(tag for tag, _, _ in items)
+        self.source = merge_strings(codes)
         # The elements of each code, and whether it stands for the start or the end of one alone.
         self._elements = dict[Code, list[tuple[Element, bool]]]()
-        for code, (_, element, is_around) in zip(self.source, items, strict=True):
+        for code, (_, element, is_around) in zip(codes, items, strict=True):
             if isinstance(code, Code) and element is not None:
                 self._elements.setdefault(code, []).append((element, is_around))
 
@@ -161,7 +162,7 @@ class InlineContent:
         following = {code: iter(elements) for code, elements in self._elements.items()}
         for part in parts:
             if isinstance(part, str) or part not in following:
-                append_text(top, to_markup([part]))
+                append_text(top, part if isinstance(part, str) else part.text)
                 continue
             element, is_around = next(following[part])
             if is_around and not part.opens:

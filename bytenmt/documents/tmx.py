@@ -9,7 +9,7 @@ from lxml import etree
 
 from bytenmt.documents import inline_xml
 from bytenmt.documents.inline_xml import LANG, SAFE, Element, InlineContent, child, local_name
-from bytenmt.documents.unit import CodedText, Document, ReadOptions, Unit, merge_strings, to_markup
+from bytenmt.documents.unit import CodedText, Document, ReadOptions, Unit, to_markup
 from bytenmt.documents.xliff import as_code
 from bytenmt.errors import DataError
 
@@ -66,7 +66,7 @@ def _unit(element: Element, pair: tuple[str, str]) -> Unit | None:
     if target_variant is not None:
         notes = [note for note in target_variant.iterchildren("{*}prop") if note.text == REVIEW]
         target = child(target_variant, "seg")
-        existing = () if target is None else merge_strings(_content(target).source)
+        existing = () if target is None else _content(target).source
 
     def write(translation: CodedText, is_doubtful: bool) -> None:
         variant = _variant(element, pair[1])

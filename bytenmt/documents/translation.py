@@ -78,10 +78,9 @@ def lines_to_translate(
         if memory and memory.match(unit.parts, unit.name):
             continue
         for piece in split_unit(unit.parts):
-            if isinstance(piece, UnitLine) and not (
-                memory and memory.match(piece.parts, unit.name)
-            ):
-                lines[piece.parts] = None
+            if not isinstance(piece, UnitLine) or (memory and memory.match(piece.parts, unit.name)):
+                continue
+            lines[piece.parts] = None
     return list(lines)
 
 

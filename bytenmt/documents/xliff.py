@@ -15,15 +15,7 @@ from lxml import etree
 
 from bytenmt.documents import inline_xml
 from bytenmt.documents.inline_xml import SPACE, Element, InlineContent, as_tag, child, local_name
-from bytenmt.documents.unit import (
-    CodedText,
-    Document,
-    ReadOptions,
-    Tag,
-    Unit,
-    merge_strings,
-    to_markup,
-)
+from bytenmt.documents.unit import CodedText, Document, ReadOptions, Tag, Unit, to_markup
 from bytenmt.errors import DataError
 
 CODES = ("ph", "it", "x", "cp", "ut")  # with their content; ut is TMX's
@@ -108,14 +100,14 @@ class _Holder:
     def _unit(self, number: int, segment: Element) -> Unit:
         content = _content(segment)
         existing = self._existing.get(segment.get("mid"))
-        parts = () if existing is None else merge_strings(_content(existing).source)
+        parts = () if existing is None else _content(existing).source
         state = self._state()
         sub_state = self.element.get("subState", "")
         is_doubted = state.startswith("needs-") or "needs-review" in sub_state
         self._is_doubted[number] = is_doubted and bool(parts)
         # An unapproved copy of the source is not a translation.
         is_confirmed = bool(state) or self.element.get("approved") == "yes"
-        is_changed = merge_strings(content.source) != parts or is_confirmed
+        is_changed = content.source != parts or is_confirmed
         number_in_file = self.element.get("id") or self.element.getparent().get("id")
 
         def write(translation: CodedText, is_doubtful: bool) -> None:

@@ -61,13 +61,6 @@ class TranslationResult(NamedTuple):
         return [(chunk.text, hypotheses[0].text, chunk.separator) for chunk, hypotheses in pairs]
 
 
-class PendingChunk(NamedTuple):
-    """A chunk with the request by which it is translated."""
-
-    chunk: Chunk
-    request: Request | None  # None: the chunk is copied
-
-
 class RestoredChunk(NamedTuple):
     """A translated chunk, in which kept spans stand in place of sentinels."""
 
@@ -87,17 +80,19 @@ class LineBatch:
         """lines: valid UTF-8 without line ends, or a document's texts and inline codes. first:
         number of the first line, on which random draws depend."""
         self._settings = settings
-        self._lines: list[list[PendingChunk]] = []
+        # The chunks of each line, with their requests; None where a chunk is copied.
+        self._lines: list[list[tuple[Chunk, Request | None]]] = []
         self.hypotheses: dict[Request, list[Hypothesis]] = {}
         for number, line in enumerate(lines, first):
             marked = mark_spans(line, settings.keep)
             chunks = split_line(marked, settings.max_source_bytes, settings.languages)
             self._lines.append(self._request_chunks(chunks, number))
-        pending = [chunk for line_chunks in self._lines for chunk in line_chunks]
-        requests = [chunk.request for chunk in pending if chunk.request is not None]
+        requests = [request for line in self._lines for _, request in line if request is not None]
         self.requests = list(dict.fromkeys(requests))  # in sampling all differ by number
 
-    def _request_chunks(self, chunks: Sequence[Chunk], number: int) -> list[PendingChunk]:
+    def _request_chunks(
+        self, chunks: Sequence[Chunk], number: int
+    ) -> list[tuple[Chunk, Request | None]]:
         """Return the chunks of a line with their requests. number: of the line."""
         settings = self._settings
         prefix_index = 0
@@ -109,7 +104,7 @@ class LineBatch:
         for index, chunk in enumerate(chunks):
             prefix = settings.prefix if index == prefix_index else b""
             request = self._request(chunk, number + index * CHUNK_NUMBER_STEP, prefix)
-            pending.append(PendingChunk(chunk, request))
+            pending.append((chunk, request))
         return pending
 
     def _request(self, chunk: Chunk, number: int, prefix: bytes) -> Request | None:
@@ -149,7 +144,7 @@ class LineBatch:
             raise ValueError("add the hypotheses of all requests first")
         results = []
         for line_chunks in self._lines:
-            restored = [self._restore(chunk) for chunk in line_chunks]
+            restored = [self._restore(chunk, request) for chunk, request in line_chunks]
             result = join_chunks(restored, self._settings.search.length_penalty)
             if self._settings.keep is not None:
                 result = result._replace(
@@ -163,19 +158,17 @@ class LineBatch:
         """Return the translation of a line up to the first chunk that is not done, and whether all
         are done. line: its index in this batch."""
         text = b""
-        for pending in self._lines[line]:
-            if pending.request is not None and pending.request not in self.hypotheses:
+        for chunk, request in self._lines[line]:
+            if request is not None and request not in self.hypotheses:
                 return text, False
-            restored = self._restore(pending)
-            text += restored.hypotheses[0].text + restored.chunk.separator
+            text += self._restore(chunk, request).hypotheses[0].text + chunk.separator
         return text, True
 
-    def _restore(self, pending: PendingChunk) -> RestoredChunk:
+    def _restore(self, chunk: Chunk, request: Request | None) -> RestoredChunk:
         """Put the kept spans of a decoded chunk in place of its sentinels."""
-        chunk = pending.chunk
         hypotheses = [Hypothesis(chunk.source, 0.0, 0.0)]  # a copy costs nothing
-        if pending.request is not None:
-            hypotheses = self.hypotheses[pending.request]
+        if request is not None:
+            hypotheses = self.hypotheses[request]
         parts = [restore_spans(hypothesis.text, chunk.spans) for hypothesis in hypotheses]
         texts = map(encode_parts, parts)
         restored = [

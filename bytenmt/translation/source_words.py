@@ -71,11 +71,9 @@ def is_name(word: str, words: SourceWords) -> bool:
 
 def _has_word(words: WordFilter, word: str, language: str) -> bool:
     key = word_key(word)
-    if contains(words, key):
-        return True
-    if language != "de" or _is_hangul(word):
-        return False
-    begins = range(MIN_PART_LETTERS, len(key) - MIN_PART_LETTERS + 1)
+    begins = [0]
+    if language == "de" and not _is_hangul(word):
+        begins += range(MIN_PART_LETTERS, len(key) - MIN_PART_LETTERS + 1)
     return any(contains(words, key[begin:]) for begin in begins)
 
 
