@@ -92,7 +92,7 @@ def _function(name: str) -> Any:
 
 @contextmanager
 def _as_data_error(path: Path | str, name: str) -> Iterator[None]:
-    """Turn what the libraries raise into one line of DataError; RecursionError: of deep nesting."""
+    """Turn what the libraries raise, such as RecursionError, into a DataError of one line."""
     try:
         yield
     except DataError as error:

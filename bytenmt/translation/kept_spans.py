@@ -225,8 +225,8 @@ def restore_spans(data: bytes, spans: Sequence[KeptSpan]) -> list[TextOrCode]:
 
 
 def _target(term: Term, words: str) -> str:
-    """Return the target of a term: with a capital if the term has one and `words`, which stand
-    before it, end a sentence."""
+    """Return the target of a term: with a capital if the term has one and a sentence begins behind
+    `words`."""
     if term.source[:1].isupper() and _SENTENCE_BEGIN.search(words):
         return term.target[:1].upper() + term.target[1:]
     return term.target

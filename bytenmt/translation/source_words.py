@@ -80,7 +80,7 @@ def _has_word(words: WordFilter, word: str, language: str) -> bool:
 def unknown_words(text: str, translation: str, words: SourceWords) -> list[str]:
     """Return the distinct words of a text that are not known, in order.
 
-    A word with a capital, or in other letters than Korean, may stand unchanged in the translation.
+    Words that the translation has unchanged do not count if they have a capital; of Korean, all.
     """
     found = dict.fromkeys(text[begin:end] for begin, end in word_spans(text))
     unknown = [word for word in found if not is_known(word, words)]

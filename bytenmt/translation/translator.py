@@ -188,7 +188,7 @@ class Translator:
     def batch(
         self, lines: Sequence[SourceLine], first: int = 0, formality: Form | None = None
     ) -> LineBatch:
-        """Return a LineBatch, nothing decoded. formality: to ask for; None: as in settings."""
+        """Return a batch of lines to decode. formality: replaces that of the settings."""
         settings = replace(self.settings, formality=formality or self.settings.formality)
         return LineBatch(lines, settings, first)
 
