@@ -64,10 +64,7 @@ class Translate:
             raise SettingError(f"{found}: expected a column {self.column} and none named {self.to}")
 
     def translate(self, texts: Sequence[bytes | None]) -> list[str | None]:
-        """Return the translation of each text, line by line; None for None.
-
-        Invalid UTF-8 becomes U+FFFD.
-        """
+        """Return the translation of each text, line by line; invalid UTF-8 becomes U+FFFD."""
         # Lines, and the line ends between them.
         rows = [LINE_ENDS.split(repair(text)) if text is not None else [] for text in texts]
         lines = [line for row in rows for line in row[::2]]

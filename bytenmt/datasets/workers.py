@@ -37,8 +37,7 @@ class Workers:
     def translate(self, lines: Sequence[bytes], first: int) -> list[TranslationResult]:
         """Translate lines as Translator.translate_lines does.
 
-        first: number of the first line, from 0. Raises what load has raised, and BytenmtError if a
-        process has died.
+        first: number of the first line. Raises what load has raised, and BytenmtError.
         """
         size = -(-len(lines) // (self._n * PARTS_PER_PROCESS)) or 1
         begins = range(0, len(lines), size)

@@ -143,10 +143,7 @@ def _unfold_admonitions(file: EditedText, text: str) -> tuple[str, list[Unit]]:
 
 
 class _Reader:
-    """A reader of the blocks of a file.
-
-    text: the file's, with blank lines for front matter and heads of admonitions.
-    """
+    """A reader of the blocks of a text, in which front matter and admonition heads are blank."""
 
     def __init__(self, file: EditedText, text: str) -> None:
         self._file = file

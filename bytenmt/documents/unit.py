@@ -125,10 +125,7 @@ class Document:
 
 
 class ReadOptions(NamedTuple):
-    """Options for reading a file as a Document; only tables use the columns.
-
-    A file that declares its language declares the target one afterwards.
-    """
+    """Options for reading a file as a Document; only tables use the columns."""
 
     format: str  # name of the format, a key of formats.FORMATS
     pair: tuple[str, str] | None = None  # source and target language, for files of several

@@ -82,10 +82,8 @@ class JudgedSearch(NamedTuple):
         return round(float(best), 4)
 
     def wrong_threshold(self) -> float | None:
-        """Return the lowest bits per byte above which most translations are hopeless.
-
-        It is not below the sure threshold; None if there is none.
-        """
+        """Return the lowest bits per byte above which most translations are hopeless, not below the
+        sure threshold; None if there is none."""
         for threshold in np.unique(self.bits[self.bits >= self.sure_threshold()]):
             chosen = self.bits > threshold
             if chosen.sum() < FEWEST_WRONG:

@@ -105,10 +105,7 @@ def with_significance(
 
 
 def table(systems: Sequence[System], tokenize: str = DEFAULT_TOKENIZER) -> Iterator[str]:
-    """Yield the lines of a table for people: head, systems, means over seeds, legend.
-
-    systems: from with_significance.
-    """
+    """Yield a table of systems, from with_significance, for people: head, rows, seeds, legend."""
     head = ["system", "architecture", "parameters", "bits/byte"]
     for metric in text_metrics(tokenize).values():
         head += [metric.name, "p"]

@@ -1,8 +1,4 @@
-"""Flag translations that a person should look at.
-
-translation.confidence has the flags, and the tests that need no model; calibration chooses the
-thresholds.
-"""
+"""Flag translations that a person should look at; calibration chooses the thresholds."""
 
 from __future__ import annotations
 
@@ -55,9 +51,8 @@ class Judge:
     ) -> Judge:
         """Return a judge for loaded models, with the thresholds of the first one that has any.
 
-        flag_above: bits per byte, instead of the model's threshold. default: the same for models
-        without thresholds. beam: size of the search's beam, by which the model's threshold is
-        chosen.
+        flag_above: bits per byte, instead of the model's threshold for the size of the beam.
+        default: the same for models without thresholds.
         """
         facts = [run.facts for run in runtime.runs]
         thresholds = next((saved.flags for saved in facts if saved.flags is not None), None)
@@ -97,8 +92,7 @@ class Judge:
     ) -> list[list[str]]:
         """Return the flags of each translation, without those that the search itself has set.
 
-        sources, translations: pairs, in order. Only unsure ones are scored without their source, as
-        an invention always is unsure.
+        Only unsure ones are scored without their source: an invention always is unsure.
         """
         pairs = list(zip(sources, translations, strict=True))
         all_flags = [self._flags(source, best) for source, best in pairs]
@@ -130,8 +124,7 @@ class Judge:
     def saved_bits(
         self, sources: Sequence[bytes], translations: Sequence[Hypothesis]
     ) -> list[float]:
-        """Return the bits that each translation costs less given its source than given an empty
-        one.
+        """Return the bits that each translation costs less given its source than given an empty one.
 
         It is their pointwise mutual information. A text that was written without regard to its
         source saves more than k bits with a probability of 2^-k at most. Tags, placeholders and

@@ -104,10 +104,7 @@ def visible_label(letter: str) -> str:
 
 
 def learning_curves(runs: Mapping[str, Records]) -> Figure:
-    """Draw learning curves, a line for each run and a panel for each of CURVES that was measured.
-
-    runs: the records of each run, by the name that the legend shows.
-    """
+    """Draw learning curves: a line for each run, by name, a panel for each of CURVES measured."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -139,10 +136,7 @@ def learning_curves(runs: Mapping[str, Records]) -> Figure:
 
 
 def _training_points(panel: Curve, records: Records) -> list[tuple[float, float]]:
-    """Return the points of the training loss, without a last one that would make a hook.
-
-    Such a point is the mean of the rest of a log interval.
-    """
+    """Return the points of the training loss, without a last one of a short interval, a hook."""
     points = panel.points(records, "train_bits_per_byte")
     updates = [record["update"] for record in records if "train_bits_per_byte" in record]
     spans = np.diff([0, *updates])

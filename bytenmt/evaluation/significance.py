@@ -37,10 +37,7 @@ class PairedBootstrap:
         self._lines = generator.choice(n_lines, size=(N_RESAMPLES, n_lines), replace=True)
 
     def compare(self, metric: Metric, first: Any, others: list[Any]) -> list[Significance]:
-        """Return the significance of the first system and of each other one.
-
-        first, others: the numbers of their lines, from scores.line_values.
-        """
+        """Return the significance of systems, given by their numbers from scores.line_values."""
         first_value = metric.combine(first)
         first_values = self._resampled_values(metric, first)
         found = [Significance(first_value, _interval(first_values))]

@@ -87,10 +87,7 @@ class PredictionSummary:
 
 
 def json_lines(surprise: Surprisal, first: int) -> bytes:
-    """Format a JSON object a line for each byte: its offset, byte, bits and rank from 1.
-
-    first: offset of the first byte.
-    """
+    """Format a JSON object a line for each byte, numbered from `first`: byte, bits, rank from 1."""
     lines = ""
     numbers = zip(*(part.tolist() for part in surprise), strict=True)
     for offset, (byte, bits, rank) in enumerate(numbers, first):
