@@ -124,7 +124,7 @@ class Judge:
     def saved_bits(
         self, sources: Sequence[bytes], translations: Sequence[Hypothesis]
     ) -> list[float]:
-        """Return the bits that each translation costs less given its source than given an empty one.
+        """Return the bits that a translation costs less given its source than given an empty one.
 
         It is their pointwise mutual information. A text that was written without regard to its
         source saves more than k bits with a probability of 2^-k at most. Tags, placeholders and
