@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from bytenmt.serve.documents import DocumentPool, DocumentSource, read, write
 from bytenmt.serve.languages import Direction, LanguageGuess, ServedLanguages, name_of
 from bytenmt.serve.work_queue import Limits, Refusal, WorkQueue
 from bytenmt.serve.worker import Worker
+from bytenmt.translation.confidence import verdict_record
 from bytenmt.translation.kept_spans import SourceLine
 from bytenmt.translation.line_batch import TranslationResult
 
@@ -93,6 +94,15 @@ class TranslationPlan(NamedTuple):
     def is_copy(self) -> bool:
         """Return whether the texts are in the target language already and stay as they are."""
         return self.direction.source == self.direction.target
+
+
+class TextTranslation(NamedTuple):
+    """The translation of a text of a request."""
+
+    variants: list[str]  # distinct translations, the best one first
+    # Of each sentence of the best one, in order: begin and end in the text, in characters, and the
+    # fields of confidence.verdict_record. Empty if it was not judged.
+    verdicts: Sequence[Mapping[str, Any]] = ()
 
 
 def split_lines(text: str) -> tuple[list[bytes], list[str]]:
@@ -183,22 +193,24 @@ class Service:
         plan: TranslationPlan,
         body: TranslateBody,
         on_part: Callable[[str], object] | None = None,
-    ) -> list[list[str]]:
+    ) -> list[TextTranslation]:
         """Return distinct translations of each text, the best first; of HTML one.
 
-        It can be cancelled.
+        It can be cancelled. Raises Refusal (400) for verdicts of HTML.
 
         on_part: for a single plain text, called with its next translated sentences, also by other
         threads.
         """
+        if body.verdicts and body.format == "html":
+            raise Refusal(400, "HTML has no verdicts: leave out verdicts, or format=html")
         if plan.is_copy:
-            return [[text] for text in texts]
+            return [TextTranslation([text]) for text in texts]
         if body.format == "html":
             # The byte order mark says that it is UTF-8, whatever the page declares.
             pages = [DocumentSource("text.html", text.encode("utf-8-sig")) for text in texts]
             of_pages = await self.documents.run(plan.client, read, pages)
             translated = await self._translate_documents(pages, of_pages, plan, is_judged=False)
-            return [[page.decode("utf-8-sig")] for page in translated]
+            return [TextTranslation([page.decode("utf-8-sig")]) for page in translated]
         split = [split_lines(text) for text in texts]
         n_begun = 0
 
@@ -217,11 +229,12 @@ class Service:
             plan,
             n_more=body.alternatives,
             on_part=add if is_streamed else None,
+            is_judged=body.verdicts,
         )
         if is_streamed:
             add(len(split[0][0]), b"")
         return [
-            _distinct_variants(separators, of_lines)
+            _text_translation(separators, of_lines, body.verdicts)
             for (_, separators), of_lines in zip(split, results, strict=True)
         ]
 
@@ -301,12 +314,35 @@ def _line_translations(results: Sequence[TranslationResult]) -> list[LineTransla
     return [LineTranslation(result.parts, result.best.flags or ()) for result in results]
 
 
-def _distinct_variants(
-    separators: Sequence[str], results: Sequence[TranslationResult]
-) -> list[str]:
-    """Return the distinct translations of a text from the hypotheses of its lines, best first."""
+def _text_translation(
+    separators: Sequence[str], results: Sequence[TranslationResult], is_judged: bool
+) -> TextTranslation:
+    """Return the translation of a text from the hypotheses of its lines."""
     variants = [_variant(separators, results, k) for k in range(1 + MAX_ALTERNATIVES)]
-    return list(dict.fromkeys(variants))
+    distinct = list(dict.fromkeys(variants))
+    if not is_judged:
+        return TextTranslation(distinct)
+    return TextTranslation(distinct, _sentence_verdicts(separators, results))
+
+
+def _sentence_verdicts(
+    separators: Sequence[str], results: Sequence[TranslationResult]
+) -> list[dict[str, Any]]:
+    """Return where each sentence of a translated text stands, and its verdict."""
+    verdicts = []
+    position = len(separators[0])
+    for result, separator in zip(results, separators[1:], strict=True):
+        for chunk, hypotheses in zip(result.chunks, result.chunk_hypotheses, strict=True):
+            best = hypotheses[0]
+            source = chunk.text.decode()
+            end = position + len(best.text.decode())
+            record = {"begin": position, "end": end, **verdict_record(best)}
+            record["unknown_words"] = [word for word in result.unknown_words if word in source]
+            if end > position:
+                verdicts.append(record)
+            position = end + len(chunk.separator.decode())
+        position += len(separator)
+    return verdicts
 
 
 def _variant(separators: Sequence[str], results: Sequence[TranslationResult], k: int) -> str:

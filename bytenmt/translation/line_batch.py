@@ -59,14 +59,19 @@ class TranslationResult(NamedTuple):
 
     def with_flags(self, flags: Sequence[str]) -> TranslationResult:
         """Return a copy of the result with these flags added to those of the best hypothesis."""
-        best, *others = self.hypotheses
-        flags = tuple(dict.fromkeys((*(best.flags or ()), *flags)))
-        return self._replace(hypotheses=[best._replace(flags=flags), *others])
+        return self._replace(hypotheses=add_flags(self.hypotheses, flags))
 
     def best_chunks(self) -> list[tuple[bytes, bytes, bytes]]:
         """Return (source, best translation, separator) of each chunk, in order."""
         pairs = zip(self.chunks, self.chunk_hypotheses, strict=True)
         return [(chunk.text, hypotheses[0].text, chunk.separator) for chunk, hypotheses in pairs]
+
+
+def add_flags(hypotheses: Sequence[Hypothesis], flags: Sequence[str]) -> list[Hypothesis]:
+    """Return a copy of hypotheses with these flags added to those of the first, the best one."""
+    best, *others = hypotheses
+    flags = tuple(dict.fromkeys((*(best.flags or ()), *flags)))
+    return [best._replace(flags=flags), *others]
 
 
 class PendingChunk(NamedTuple):
