@@ -12,8 +12,10 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from playwright.sync_api import Page, expect, sync_playwright
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 # The first sentences are easy; the others have words that no model knows.
 TEXT = (
@@ -31,6 +33,8 @@ VIEWS = {
 
 def check_verdicts(page: Page) -> int:
     """Look at the reason of each underlined sentence, by pointer and keyboard; return how many."""
+    from playwright.sync_api import expect
+
     page.get_by_label("From").select_option("en")
     page.get_by_role("textbox", name="Text").fill(TEXT)
     doubts = page.locator("#target .doubt")
@@ -56,7 +60,16 @@ def check_verdicts(page: Page) -> int:
     expect(reason).to_be_hidden()
     doubts.first.hover()
     expect(reason).to_be_visible()
-    return doubts.count()
+    n_doubts: int = doubts.count()
+    return n_doubts
+
+
+def _noted_errors(page: Page) -> list[str]:
+    """Return a list that gets whatever the page's console prints."""
+    errors: list[str] = []
+    page.on("console", lambda message: errors.append(message.text))
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    return errors
 
 
 def main() -> None:
@@ -66,6 +79,8 @@ def main() -> None:
     parser.add_argument("pictures", metavar="FOLDER", type=Path, help="for the pictures")
     parser.add_argument("--chromium", metavar="FILE", help="program of the browser")
     arguments = parser.parse_args()
+    from playwright.sync_api import sync_playwright  # here: --help does without it
+
     arguments.pictures.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
@@ -74,9 +89,7 @@ def main() -> None:
         for name, (width, height, scheme) in VIEWS.items():
             size = {"width": width, "height": height}
             page = browser.new_page(viewport=size, color_scheme=scheme)
-            errors: list[str] = []
-            page.on("console", lambda message: errors.append(message.text))
-            page.on("pageerror", lambda error: errors.append(str(error)))
+            errors = _noted_errors(page)
             page.goto(arguments.url)
             n_doubts = check_verdicts(page)
             page.screenshot(path=arguments.pictures / f"{name}.png")
