@@ -6,6 +6,7 @@ Detect the language, find the model, ask its worker.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from bytenmt import __version__
 from bytenmt.documents.translation import LineTranslation
 from bytenmt.documents.unit import CodedText
 from bytenmt.formality import Form
+from bytenmt.serve import documents
 from bytenmt.serve.bodies import FormalityBody, PairBody, TranslateBody
 from bytenmt.serve.documents import DocumentPool, DocumentSource, read, write
 from bytenmt.serve.languages import Direction, LanguageGuess, ServedLanguages, name_of
@@ -30,9 +32,13 @@ from bytenmt.translation.line_batch import TranslationResult
 
 AUTO = "auto"
 MAX_ALTERNATIVES = 3  # to a best translation
+# Characters that are translated again to repair a document, as a multiple of those that it has:
+# deeply nested codes would ask for far more.
+MAX_REPAIR_SHARE = 2.0
 # Upper bounds of the histograms' buckets, in seconds.
 BUCKET_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
+logger = logging.getLogger(__package__)
 prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # when each counter was made
 
 
@@ -270,9 +276,40 @@ class Service:
             lines, plan, is_document=is_judged, is_judged=is_judged
         )
         made = [_line_translations(of_file) for of_file in results]
+        if any(_has_codes(line) for of_file in lines for line in of_file):
+            made = await self._repair(lines, made, plan, is_judged)
         files = [file._replace(pair=file.pair or (*plan.direction,)) for file in files]
         translated: list[bytes] = await self.documents.run(plan.client, write, files, made)
         return translated
+
+    async def _repair(
+        self,
+        lines: Sequence[Sequence[CodedText]],
+        translations: list[list[LineTranslation]],
+        plan: TranslationPlan,
+        is_judged: bool,
+    ) -> list[list[LineTranslation]]:
+        """Return translations of the lines of files, those repaired whose codes went astray.
+
+        They stay as they are where a repair would take too much time or further text.
+        """
+        try:
+            torn = await self.documents.run(plan.client, documents.torn_lines, lines, translations)
+            n_torn = sum(len(_text_of(line)) for of_file in torn for line in of_file)
+            n_characters = sum(len(_text_of(line)) for of_file in lines for line in of_file)
+            if not n_torn or n_torn > MAX_REPAIR_SHARE * n_characters:
+                return translations
+            results = await self._translate_lines(
+                torn, plan, is_document=is_judged, is_judged=is_judged
+            )
+            further = [_line_translations(of_file) for of_file in results]
+            made: list[list[LineTranslation]] = await self.documents.run(
+                plan.client, documents.repaired, lines, translations, torn, further
+            )
+        except Refusal as refusal:
+            logger.warning("codes were not repaired: %s", refusal.message)
+            return translations
+        return made
 
     async def _translate_lines(
         self,
@@ -303,6 +340,10 @@ class Service:
         self.metrics.source_bytes.labels(str(plan.direction)).inc(n_bytes)
         remaining = iter(results)
         return [list(islice(remaining, len(group))) for group in groups]
+
+
+def _has_codes(line: CodedText) -> bool:
+    return not all(isinstance(part, str) for part in line)
 
 
 def _text_of(line: CodedText) -> str:
