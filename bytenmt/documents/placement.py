@@ -14,9 +14,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from bytenmt.documents.codes import codes_of, pair_partners, pairs_with_words
+from bytenmt.documents.text_tags import join_tags, split_tags
 from bytenmt.documents.translation import LineTranslation
 from bytenmt.documents.unit import CodedText, merge_strings, to_markup
-from bytenmt.sentinels import Code
+from bytenmt.sentinels import Code, find_spans
+from bytenmt.translation.confidence import NO_TEXT
 from bytenmt.translation.line_batch import PLACEMENT
 
 TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
@@ -43,7 +45,7 @@ class Place(NamedTuple):
 def lines_to_repair(translations: Mapping[CodedText, LineTranslation]) -> list[CodedText]:
     """Return what must be translated for `repair`: torn lines without pairs, and their contents."""
     lines = dict[CodedText, None]()
-    for line, translation in translations.items():
+    for _, line, translation in _with_tags(translations):
         if _is_torn(line, translation):
             lines[_without_pairs(line)] = None
             for pair in _pairs(line):
@@ -60,15 +62,25 @@ def repair(
     further: a translation for each line that lines_to_repair returns.
     """
     repaired = dict[CodedText, LineTranslation]()
-    for line, translation in translations.items():
+    for key, line, translation in _with_tags(translations):
         if _is_torn(line, translation):
             whole = further[_without_pairs(line)]
             parts, likeness = _place_pairs(line, whole.parts, further)
             flags = list(whole.flags)
             if likeness < MIN_LIKENESS and PLACEMENT not in flags:
                 flags.append(PLACEMENT)
-            repaired[line] = LineTranslation(parts, flags)
+            if likeness or line == key:  # else the tags in strings, which nothing puts back, stay
+                repaired[key] = LineTranslation(join_tags(parts), flags)
     return repaired
+
+
+def _with_tags(
+    translations: Mapping[CodedText, LineTranslation],
+) -> Iterator[tuple[CodedText, CodedText, LineTranslation]]:
+    """Yield each line, then the line and its translation with the tags in strings as codes."""
+    for key, translation in translations.items():
+        line = split_tags(key)
+        yield key, line, translation._replace(parts=split_tags(translation.parts, line))
 
 
 def _is_torn(line: CodedText, translation: LineTranslation) -> bool:
@@ -99,7 +111,7 @@ def _place_pairs(
     """Return a translation with the pairs of a line, and how like their contents are at worst."""
     tokens = list[str | Code]()
     for part in translation:
-        tokens += TOKEN.findall(part) if isinstance(part, str) else [part]
+        tokens += _tokens(part) if isinstance(part, str) else [part]
     places = dict[int, Place]()
     before = [list[Code]() for _ in tokens]
     behind = [list[Code]() for _ in tokens]
@@ -118,6 +130,16 @@ def _place_pairs(
     for index, token in enumerate(tokens):
         placed += [*before[index], token, *behind[index]]
     return merge_strings(placed), min(place.likeness for place in places.values())
+
+
+def _tokens(text: str) -> list[str]:
+    """Return the words, signs, white space, placeholders, tags and addresses of a text."""
+    tokens = list[str]()
+    last = 0
+    for begin, end in find_spans(text, NO_TEXT):
+        tokens += [*TOKEN.findall(text[last:begin]), text[begin:end]]
+        last = end
+    return tokens + TOKEN.findall(text[last:])
 
 
 def _words(parts: Sequence[str | Code]) -> str:
@@ -148,8 +170,8 @@ def _most_like(
     barriers = [place for place in taken if not _is_inside(outer, place)]
     best = None
     for text in texts:
-        wanted = sum(map(_bigrams, TOKEN.findall(text)), Counter[str]())
-        n_tokens = len(TOKEN.findall(text)) + MAX_FURTHER_TOKENS
+        wanted = sum(map(_bigrams, _tokens(text)), Counter[str]())
+        n_tokens = len(_tokens(text)) + MAX_FURTHER_TOKENS
         for begin in range(outer.begin, outer.end):
             end = min([outer.end, begin + n_tokens, *_ends_before(barriers, begin)])
             for place in _places(tokens, begin, end, codes, wanted):
