@@ -69,9 +69,17 @@ def repair(
             flags = list(whole.flags)
             if likeness < MIN_LIKENESS and PLACEMENT not in flags:
                 flags.append(PLACEMENT)
-            if likeness or line == key:  # else the tags in strings, which nothing puts back, stay
-                repaired[key] = LineTranslation(join_tags(parts), flags)
+            if not likeness and line != key:
+                # Nobody adds tags of strings where they are missing, as the codes of formats.
+                parts = translation.parts
+                if _pair_numbers(line) != _pair_numbers(parts):
+                    parts = [*whole.parts, *(code for code in codes_of(line) if code.pair >= 0)]
+            repaired[key] = LineTranslation(join_tags(parts), flags)
     return repaired
+
+
+def _pair_numbers(parts: Sequence[str | Code]) -> set[int]:
+    return {part.pair for part in parts if isinstance(part, Code) and part.pair >= 0}
 
 
 def _with_tags(

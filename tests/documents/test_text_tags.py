@@ -66,3 +66,10 @@ def test_a_pair_that_lost_its_words() -> None:
 def test_tags_that_are_right_stay() -> None:
     translations = {("<b>one</b> two",): LineTranslation(["zwei <b>eins</b>"])}
     assert lines_to_repair(translations) == []
+
+
+def test_a_pair_that_finds_no_place_is_put_at_the_end() -> None:
+    """If nothing was torn apart, the translation stays."""
+    further = {"a one b": ". .", "one": "1"}
+    assert repaired("a <em>one</em> b", ". <em>.", further) == ". .<em></em>"
+    assert repaired("a <em>one</em> b", ". .<em></em>", further) == ". .<em></em>"
