@@ -21,6 +21,7 @@ from bytenmt.translation.kept_spans import (
     mark_spans,
     merge_texts,
     restore_spans,
+    separate_spans,
 )
 from bytenmt.translation.numbers import count_number_faults
 from bytenmt.translation.settings import Settings
@@ -222,7 +223,12 @@ class LineBatch:
             hypotheses = [Hypothesis(chunk.source, 0.0, 0.0)]  # a copy costs nothing
         else:
             hypotheses = self.hypotheses[pending.request]
-        parts = [restore_spans(hypothesis.text, chunk.spans) for hypothesis in hypotheses]
+        parts = []
+        for hypothesis in hypotheses:
+            text = hypothesis.text
+            if hypothesis.is_past_end:
+                text = separate_spans(text, chunk.source)
+            parts.append(restore_spans(text, chunk.spans))
         restored = [
             hypothesis._replace(text=encode_parts(own))
             for hypothesis, own in zip(hypotheses, parts, strict=True)
