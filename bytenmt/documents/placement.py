@@ -71,9 +71,10 @@ def repair(
                 flags.append(PLACEMENT)
             if not likeness and line != key:
                 # Nobody adds tags of strings where they are missing, as the codes of formats.
-                parts = translation.parts
+                parts = merge_strings(translation.parts)
                 if _pair_numbers(line) != _pair_numbers(parts):
-                    parts = [*whole.parts, *(code for code in codes_of(line) if code.pair >= 0)]
+                    pairs = [code for code in codes_of(line) if code.pair >= 0]
+                    parts = merge_strings([*whole.parts, *pairs])
             repaired[key] = LineTranslation(join_tags(parts), flags)
     return repaired
 
