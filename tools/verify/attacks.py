@@ -190,7 +190,7 @@ def attack_lengths(server: ServerProcess) -> Iterator[Outcome]:
     chunked = b"Transfer-Encoding: chunked"
     chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (length, FORM)
     smuggled = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-    values = [b"-1", b"+5", b"0x1c", b"1e3", b" ", b"", b"28,28", b"28, 29", b"28;", b"\xb2\xb8"]
+    values = [b"-1", b"+5", b"0x1c", b"1e3", b" ", b"", b"28,27", b"28, 29", b"28;", b"\xb2\xb8"]
     values += [b"9" * n for n in (8, 12, 19, 20, 40, 400)]
     values += [b"28 28", b"2 8", b"28\x00", b"\t-28", b"2.8", b"1_0", b"NaN", b"\xef\xbb\xbf28"]
     cases = {f"Content-Length {value!r}": [b"Content-Length: " + value] for value in values}
@@ -251,7 +251,12 @@ def attack_headers(server: ServerProcess) -> Iterator[Outcome]:
     many = [b"X%d: a" % k for k in range(5_000)]
     statuses, _ = exchange(server.address, request(many))
     yield f"5,000 headers: {statuses}", all(status in REFUSED for status in statuses)
-    for host in (b"evil.example", b"127.0.0.1.evil.example", b"localhost:99999999", b"a@127.0.0.1"):
+    for host in (
+        b"evil.example",
+        b"127.0.0.1.evil.example",
+        b"localhost.evil.example",
+        b"a@127.0.0.1",
+    ):
         data = b"GET /languages HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n"
         statuses, _ = exchange(server.address, data)
         yield f"Host {host!r}: {statuses}", statuses == [400]
