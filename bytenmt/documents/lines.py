@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from bytenmt.documents.codes import ALONE, IN_TEXT, codes_of, is_in_text, pair_partners
-from bytenmt.documents.unit import CodedText, merge_strings, split_codes, to_markup
-from bytenmt.documents.words import NAME, has_words, is_icu_message
+from bytenmt.documents.text_tags import split_kept
+from bytenmt.documents.unit import CodedText, merge_strings, to_markup
+from bytenmt.documents.words import has_words, is_icu_message
 from bytenmt.sentinels import Code, find_spans
 
 # Symbols such as notes, arrows, bullets and pictograms; of the latter, those of people and faces.
@@ -44,10 +45,10 @@ SAME_SIGNS = str.maketrans(
     {"\u2026": "...", "\u3002": ".", "\uff01": "!", "\uff1a": ":", "\uff1f": "?"}
 )
 # The mark before the letter of a keyboard shortcut: &File, _Open, and inside a word as in E&xit or
-# E_xit.
+# E_xit, but not in #&1, T&Ms or CD&s.
 SHORTCUT = re.compile(
     r"(?<![\w&])([&_])(?=[^\W\d_])(?!\w+;)"
-    r"|(?<=[A-Za-z])(&)(?=[a-z])(?!\w+;)"
+    r"|(?<=[A-Za-z])(?<![A-Z]{2})(&)(?=[a-z])(?!\w+;)"
     r"|\b[A-Z][a-z]*(_)[a-z]+\b"
 )
 MAX_SHORTCUT_CHARS = 80  # of a text that may have a shortcut
@@ -224,7 +225,8 @@ def split_shortcut(core: CodedText) -> tuple[CodedText, str]:
 def _make_line(core: CodedText, shortcut: str) -> UnitLine:
     """Return a line, whose codes are <1>, </1>, <2/> and so on.
 
-    A pair around kept text alone is one code. Names of products are codes as well.
+    A pair around kept text alone is one code, also one of tags in strings. Names of products are
+    codes as well.
     """
     parts = list[str | Code]()
     codes = dict[Code, CodedText]()
@@ -236,7 +238,7 @@ def _make_line(core: CodedText, shortcut: str) -> UnitLine:
         end = _kept_end(core, partners, index)
         number = len(codes) + 1
         if isinstance(part, str):
-            pieces = split_codes(part, NAME)
+            pieces = split_kept(part)
             parts += pieces
             codes |= {code: (code.text,) for code in codes_of(pieces)}
         elif end > index:

@@ -14,9 +14,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from bytenmt.documents.codes import codes_of, pair_partners, pairs_with_words
+from bytenmt.documents.text_tags import join_tags, split_tags
 from bytenmt.documents.translation import LineTranslation
 from bytenmt.documents.unit import CodedText, merge_strings, to_markup
-from bytenmt.sentinels import Code
+from bytenmt.sentinels import Code, find_spans
+from bytenmt.translation.confidence import NO_TEXT
 from bytenmt.translation.line_batch import PLACEMENT
 
 TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
@@ -43,7 +45,7 @@ class Place(NamedTuple):
 def lines_to_repair(translations: Mapping[CodedText, LineTranslation]) -> list[CodedText]:
     """Return what must be translated for `repair`: torn lines without pairs, and their contents."""
     lines = dict[CodedText, None]()
-    for line, translation in translations.items():
+    for _, line, translation in _with_tags(translations):
         if _is_torn(line, translation):
             lines[_without_pairs(line)] = None
             for pair in _pairs(line):
@@ -56,15 +58,34 @@ def repair(
 ) -> dict[CodedText, LineTranslation]:
     """Return new translations of the lines to repair. further: one for each of lines_to_repair."""
     repaired = dict[CodedText, LineTranslation]()
-    for line, translation in translations.items():
+    for key, line, translation in _with_tags(translations):
         if _is_torn(line, translation):
             whole = further[_without_pairs(line)]
             parts, likeness = _place_pairs(line, whole.parts, further)
             flags = list(whole.flags)
             if likeness < MIN_LIKENESS and PLACEMENT not in flags:
                 flags.append(PLACEMENT)
-            repaired[line] = LineTranslation(parts, flags)
+            if not likeness and line != key:
+                # Nobody adds tags of strings where they are missing, as the codes of formats.
+                parts = merge_strings(translation.parts)
+                if _pair_numbers(line) != _pair_numbers(parts):
+                    pairs = [code for code in codes_of(line) if code.pair >= 0]
+                    parts = merge_strings([*whole.parts, *pairs])
+            repaired[key] = LineTranslation(join_tags(parts), flags)
     return repaired
+
+
+def _pair_numbers(parts: Sequence[str | Code]) -> set[int]:
+    return {part.pair for part in parts if isinstance(part, Code) and part.pair >= 0}
+
+
+def _with_tags(
+    translations: Mapping[CodedText, LineTranslation],
+) -> Iterator[tuple[CodedText, CodedText, LineTranslation]]:
+    """Yield each line, then the line and its translation with the tags in strings as codes."""
+    for key, translation in translations.items():
+        line = split_tags(key)
+        yield key, line, translation._replace(parts=split_tags(translation.parts, line))
 
 
 def _is_torn(line: CodedText, translation: LineTranslation) -> bool:
@@ -93,7 +114,7 @@ def _place_pairs(
     """Return a translation with the pairs of a line, and how like their contents are at worst."""
     tokens = list[str | Code]()
     for part in translation:
-        tokens += TOKEN.findall(part) if isinstance(part, str) else [part]
+        tokens += _tokens(part) if isinstance(part, str) else [part]
     places = dict[int, Place]()
     before = [list[Code]() for _ in tokens]
     behind = [list[Code]() for _ in tokens]
@@ -116,6 +137,16 @@ def _place_pairs(
     return merge_strings(placed), min(place.likeness for place in places.values())
 
 
+def _tokens(text: str) -> list[str]:
+    """Return the words, signs, white space, placeholders, tags and addresses of a text."""
+    tokens = list[str]()
+    last = 0
+    for begin, end in find_spans(text, NO_TEXT):
+        tokens += [*TOKEN.findall(text[last:begin]), text[begin:end]]
+        last = end
+    return tokens + TOKEN.findall(text[last:])
+
+
 def _words(parts: Sequence[str | Code]) -> str:
     """Return the strings of parts as one, without codes."""
     return "".join(part for part in parts if isinstance(part, str))
@@ -135,8 +166,8 @@ def _most_like(
     barriers = [place for place in taken if outer.begin < place.begin or place.end < outer.end]
     best = None
     for text in texts:
-        wanted = sum(map(_bigrams, TOKEN.findall(text)), Counter[str]())
-        n_tokens = len(TOKEN.findall(text)) + MAX_FURTHER_TOKENS
+        wanted = sum(map(_bigrams, _tokens(text)), Counter[str]())
+        n_tokens = len(_tokens(text)) + MAX_FURTHER_TOKENS
         for begin in range(outer.begin, outer.end):
             ends = [max(begin, barrier.begin) for barrier in barriers if begin < barrier.end]
             end = min([outer.end, begin + n_tokens, *ends])

@@ -15,6 +15,7 @@ from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.loading import Runtime
 from bytenmt.decoding.scorer import Scorer
 from bytenmt.sentinels import Span, to_text
+from bytenmt.translation.chunks import Chunk
 from bytenmt.translation.confidence import (
     COPY,
     INVENTION,
@@ -25,7 +26,7 @@ from bytenmt.translation.confidence import (
     is_copy,
     text_flags,
 )
-from bytenmt.translation.line_batch import TranslationResult
+from bytenmt.translation.line_batch import TranslationResult, add_flags
 from bytenmt.translation.source_words import unknown_words
 from bytenmt.utf8 import EOS
 
@@ -71,7 +72,8 @@ class Judge:
     def flag(self, results: Sequence[TranslationResult]) -> list[TranslationResult]:
         """Return copies of the results with the flags of their best hypotheses.
 
-        Chunks are judged one by one, and a line has the flags of all of its chunks.
+        The chunks that a line was cut into are judged one by one; each has its own flags, and the
+        line those of all.
         """
         pairs = [
             (chunk.text, hypotheses[0])
@@ -81,10 +83,24 @@ class Judge:
         flags = iter(self.flags([source for source, _ in pairs], [best for _, best in pairs]))
         judged = []
         for result in results:
-            of_line = [flag for _ in result.chunks for flag in next(flags)]
-            words = find_unknown_words(result, self.words)
-            of_line += [UNKNOWN] if words else []
-            judged.append(result.with_flags(of_line)._replace(unknown_words=words))
+            of_line: list[str] = []
+            words = dict[str, None]()
+            chunks = []
+            for chunk, hypotheses in zip(result.chunks, result.chunk_hypotheses, strict=True):
+                of_chunk = next(flags)
+                of_line += of_chunk
+                unknown = _unknown_words_of(chunk, hypotheses[0], self.words)
+                words |= dict.fromkeys(unknown)
+                if unknown:
+                    of_chunk = [*of_chunk, UNKNOWN]
+                chunks.append(add_flags(hypotheses, of_chunk))
+            if words:
+                of_line.append(UNKNOWN)
+            judged.append(
+                result.with_flags(of_line)._replace(
+                    chunk_hypotheses=chunks, unknown_words=tuple(words)
+                )
+            )
         return judged
 
     def flags(
@@ -155,14 +171,17 @@ class Judge:
 
 def find_unknown_words(result: TranslationResult, words: SourceWords | None) -> tuple[str, ...]:
     """Return the words of a line outside of kept spans and terms that the model does not know."""
-    if words is None:
-        return ()
     unknown = dict[str, None]()
     for chunk, (best, *_) in zip(result.chunks, result.chunk_hypotheses, strict=True):
-        if best.log_probability:  # else it was copied
-            text = to_text(chunk.source)
-            unknown |= dict.fromkeys(unknown_words(text, best.text.decode(), words))
+        unknown |= dict.fromkeys(_unknown_words_of(chunk, best, words))
     return tuple(unknown)
+
+
+def _unknown_words_of(chunk: Chunk, best: Hypothesis, words: SourceWords | None) -> list[str]:
+    """Return the unknown words of a chunk; none of a copied one, which costs nothing."""
+    if words is None or not best.log_probability:
+        return []
+    return unknown_words(to_text(chunk.source), best.text.decode(), words)
 
 
 def bits_of_text(translation: Hypothesis) -> float | None:

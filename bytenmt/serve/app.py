@@ -133,14 +133,18 @@ class App:
         async def answer(on_part: Any = None, seconds: float | None = None) -> dict[str, Any]:
             with service.queue.admitted(client, 0 if plan.is_copy else n_characters):
                 async with asyncio.timeout(seconds):
-                    variants = await service.translate(texts, plan, body, on_part)
-            fields: dict[str, list[Any]] = {"translatedText": [best for best, *_ in variants]}
+                    translations = await service.translate(texts, plan, body, on_part)
+            fields: dict[str, list[Any]] = {
+                "translatedText": [translation.variants[0] for translation in translations]
+            }
             if plan.guess:
-                fields["detectedLanguage"] = [plan.guess] * len(variants)
+                fields["detectedLanguage"] = [plan.guess] * len(translations)
             if body.alternatives:
                 fields["alternatives"] = [
-                    distinct[1 : 1 + body.alternatives] for distinct in variants
+                    translation.variants[1 : 1 + body.alternatives] for translation in translations
                 ]
+            if body.verdicts:
+                fields["verdicts"] = [translation.verdicts for translation in translations]
             if is_list:
                 return fields
             return {name: values[0] for name, values in fields.items()}

@@ -53,6 +53,7 @@ class TranslateBody(FormalityBody, kw_only=True):
     format: Literal["text", "html"] = "text"  # of HTML the tags are kept
     # How many further translations of each plain text to return, at most 3.
     alternatives: Annotated[int, Meta(ge=0)] = 0
+    verdicts: bool = False  # whether to judge each sentence of a plain text
 
 
 class DetectBody(KeyBody, kw_only=True):

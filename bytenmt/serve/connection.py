@@ -62,9 +62,20 @@ class Connection(H11Protocol):
         self._wait_for_request()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer a malformed request; called by uvicorn."""
+        """Answer a malformed request; called by uvicorn.
+
+        If only its body is malformed, the request is being answered already: that answer has no
+        place any more, and where it has begun, the connection just ends.
+        """
         self._service.metrics.requests.labels(INVALID, 400).inc()
         logger.info("%s - %s 400", self.client[0] if self.client else "-", INVALID)
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
+            if cycle.response_started:
+                self.transport.close()
+                return
         super().send_400_response(msg)
 
     def _wait_for_request(self) -> None:

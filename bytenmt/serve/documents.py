@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
 
 from bytenmt.documents import formats
+from bytenmt.documents.placement import lines_to_repair, repair
 from bytenmt.documents.translation import LineTranslation, lines_to_translate, translate
 from bytenmt.documents.unit import CodedText, Document, ReadOptions
 from bytenmt.errors import BytenmtError
@@ -62,6 +63,29 @@ class DocumentSource(NamedTuple):
 def read(source: DocumentSource) -> list[CodedText]:
     """Return the distinct lines of a file to translate, in order, as UnitLine.parts."""
     return lines_to_translate(source.parse())
+
+
+def torn_lines(lines: Sequence[CodedText], results: Sequence[LineTranslation]) -> list[CodedText]:
+    """Return what `repaired` needs translations of: see placement.lines_to_repair.
+
+    lines, results: of a document, as `read` returns them, and the translation of each.
+    """
+    return lines_to_repair(dict(zip(lines, results, strict=True)))
+
+
+def repaired(
+    lines: Sequence[CodedText],
+    results: Sequence[LineTranslation],
+    torn: Sequence[CodedText],
+    further: Sequence[LineTranslation],
+) -> list[LineTranslation]:
+    """Return the translations of a document's lines, those repaired whose codes went astray.
+
+    torn, further: what `torn_lines` returns for these lines, and the translation of each.
+    """
+    translations = dict(zip(lines, results, strict=True))
+    translations |= repair(translations, dict(zip(torn, further, strict=True)))
+    return [translations[line] for line in lines]
 
 
 def write(source: DocumentSource, results: Sequence[LineTranslation]) -> bytes:

@@ -6,8 +6,9 @@ Detect the language, find the model, ask its worker.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -19,19 +20,25 @@ from bytenmt import __version__
 from bytenmt.documents.translation import LineTranslation
 from bytenmt.documents.unit import CodedText
 from bytenmt.formality import Form
+from bytenmt.serve import documents
 from bytenmt.serve.bodies import FormalityBody, PairBody, TranslateBody
 from bytenmt.serve.documents import DocumentPool, DocumentSource, read, write
 from bytenmt.serve.languages import Direction, LanguageGuess, ServedLanguages, name_of
 from bytenmt.serve.work_queue import Limits, Refusal, WorkQueue
 from bytenmt.serve.worker import Worker
+from bytenmt.translation.confidence import verdict_record
 from bytenmt.translation.kept_spans import SourceLine
 from bytenmt.translation.line_batch import TranslationResult
 
 AUTO = "auto"
 MAX_ALTERNATIVES = 3  # to a best translation
+# Characters that are translated again to repair a document, as a multiple of those that it has:
+# deeply nested codes would ask for far more.
+MAX_REPAIR_SHARE = 2.0
 # Upper bounds of the histograms' buckets, in seconds.
 BUCKET_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
+logger = logging.getLogger(__package__)
 prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # when each counter was made
 
 
@@ -93,6 +100,15 @@ class TranslationPlan(NamedTuple):
     def is_copy(self) -> bool:
         """Return whether the texts are in the target language already and stay as they are."""
         return self.direction.source == self.direction.target
+
+
+class TextTranslation(NamedTuple):
+    """The translation of a text of a request."""
+
+    variants: list[str]  # distinct translations, the best one first
+    # Of each sentence of the best one, in order: begin and end in the text, in characters, and the
+    # fields of confidence.verdict_record. Empty if it was not judged.
+    verdicts: Sequence[Mapping[str, Any]] = ()
 
 
 def split_lines(text: str) -> tuple[list[bytes], list[str]]:
@@ -183,22 +199,24 @@ class Service:
         plan: TranslationPlan,
         body: TranslateBody,
         on_part: Callable[[str], object] | None = None,
-    ) -> list[list[str]]:
+    ) -> list[TextTranslation]:
         """Return distinct translations of each text, the best first; of HTML one.
 
-        It can be cancelled.
+        It can be cancelled. Raises Refusal (400) for verdicts of HTML.
 
         on_part: for a single plain text, called with its next translated sentences, also by other
         threads.
         """
+        if body.verdicts and body.format == "html":
+            raise Refusal(400, "HTML has no verdicts: leave out verdicts, or format=html")
         if plan.is_copy:
-            return [[text] for text in texts]
+            return [TextTranslation([text]) for text in texts]
         if body.format == "html":
             # The byte order mark says that it is UTF-8, whatever the page declares.
             pages = [DocumentSource("text.html", text.encode("utf-8-sig")) for text in texts]
             of_pages = await self.documents.run(plan.client, read, pages)
             translated = await self._translate_documents(pages, of_pages, plan, is_judged=False)
-            return [[page.decode("utf-8-sig")] for page in translated]
+            return [TextTranslation([page.decode("utf-8-sig")]) for page in translated]
         split = [split_lines(text) for text in texts]
         n_begun = 0
 
@@ -217,11 +235,12 @@ class Service:
             plan,
             n_more=body.alternatives,
             on_part=add if is_streamed else None,
+            is_judged=body.verdicts,
         )
         if is_streamed:
             add(len(split[0][0]), b"")
         return [
-            _distinct_variants(separators, of_lines)
+            _text_translation(separators, of_lines, body.verdicts)
             for (_, separators), of_lines in zip(split, results, strict=True)
         ]
 
@@ -257,9 +276,40 @@ class Service:
             lines, plan, is_document=is_judged, is_judged=is_judged
         )
         made = [_line_translations(of_file) for of_file in results]
+        if any(_has_codes(line) for of_file in lines for line in of_file):
+            made = await self._repair(lines, made, plan, is_judged)
         files = [file._replace(pair=file.pair or (*plan.direction,)) for file in files]
         translated: list[bytes] = await self.documents.run(plan.client, write, files, made)
         return translated
+
+    async def _repair(
+        self,
+        lines: Sequence[Sequence[CodedText]],
+        translations: list[list[LineTranslation]],
+        plan: TranslationPlan,
+        is_judged: bool,
+    ) -> list[list[LineTranslation]]:
+        """Return translations of the lines of files, those repaired whose codes went astray.
+
+        They stay as they are where a repair would take too much time or further text.
+        """
+        try:
+            torn = await self.documents.run(plan.client, documents.torn_lines, lines, translations)
+            n_torn = sum(len(_text_of(line)) for of_file in torn for line in of_file)
+            n_characters = sum(len(_text_of(line)) for of_file in lines for line in of_file)
+            if not n_torn or n_torn > MAX_REPAIR_SHARE * n_characters:
+                return translations
+            results = await self._translate_lines(
+                torn, plan, is_document=is_judged, is_judged=is_judged
+            )
+            further = [_line_translations(of_file) for of_file in results]
+            made: list[list[LineTranslation]] = await self.documents.run(
+                plan.client, documents.repaired, lines, translations, torn, further
+            )
+        except Refusal as refusal:
+            logger.warning("codes were not repaired: %s", refusal.message)
+            return translations
+        return made
 
     async def _translate_lines(
         self,
@@ -292,6 +342,10 @@ class Service:
         return [list(islice(remaining, len(group))) for group in groups]
 
 
+def _has_codes(line: CodedText) -> bool:
+    return not all(isinstance(part, str) for part in line)
+
+
 def _text_of(line: CodedText) -> str:
     """Return the text of a document's line without its inline codes."""
     return "".join(part for part in line if isinstance(part, str))
@@ -301,12 +355,35 @@ def _line_translations(results: Sequence[TranslationResult]) -> list[LineTransla
     return [LineTranslation(result.parts, result.best.flags or ()) for result in results]
 
 
-def _distinct_variants(
-    separators: Sequence[str], results: Sequence[TranslationResult]
-) -> list[str]:
-    """Return the distinct translations of a text from the hypotheses of its lines, best first."""
+def _text_translation(
+    separators: Sequence[str], results: Sequence[TranslationResult], is_judged: bool
+) -> TextTranslation:
+    """Return the translation of a text from the hypotheses of its lines."""
     variants = [_variant(separators, results, k) for k in range(1 + MAX_ALTERNATIVES)]
-    return list(dict.fromkeys(variants))
+    distinct = list(dict.fromkeys(variants))
+    if not is_judged:
+        return TextTranslation(distinct)
+    return TextTranslation(distinct, _sentence_verdicts(separators, results))
+
+
+def _sentence_verdicts(
+    separators: Sequence[str], results: Sequence[TranslationResult]
+) -> list[dict[str, Any]]:
+    """Return where each sentence of a translated text stands, and its verdict."""
+    verdicts = []
+    position = len(separators[0])
+    for result, separator in zip(results, separators[1:], strict=True):
+        for chunk, hypotheses in zip(result.chunks, result.chunk_hypotheses, strict=True):
+            best = hypotheses[0]
+            source = chunk.text.decode()
+            end = position + len(best.text.decode())
+            record = {"begin": position, "end": end, **verdict_record(best)}
+            record["unknown_words"] = [word for word in result.unknown_words if word in source]
+            if end > position:
+                verdicts.append(record)
+            position = end + len(chunk.separator.decode())
+        position += len(separator)
+    return verdicts
 
 
 def _variant(separators: Sequence[str], results: Sequence[TranslationResult], k: int) -> str:

@@ -39,7 +39,11 @@ REASONS = {
     COPY: (WRONG, "is the source, untranslated"),
     INVENTION: (WRONG, "has nothing to do with its source"),
     LENGTH: (WRONG, "far longer or shorter than its source"),
-    NUMBER: (WRONG, "a number of the source is missing, written in words, repeated or malformed"),
+    NUMBER: (
+        WRONG,
+        "a number of the source is missing, written in words, repeated or malformed, or a range has"
+        " lost its sign",
+    ),
     UNMET: (WRONG, "a placeholder or tag is missing, or there is one too many"),
     FORMAT: (WRONG, "its conversions, such as %s, take other arguments than those of the source"),
     WORDLESS: (WRONG, "has no words, and its source has"),

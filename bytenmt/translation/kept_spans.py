@@ -19,6 +19,7 @@ from bytenmt.kernel_constants import FIRST_SENTINEL, N_SENTINELS
 from bytenmt.sentinels import (
     CLASSES,
     NAMES,
+    SENTINELS,
     Code,
     Span,
     compile_patterns,
@@ -37,6 +38,11 @@ NONE = "none"  # the value of --keep that keeps nothing
 TextOrCode = str | Code
 SourceLine = bytes | Sequence[TextOrCode]  # UTF-8; of a document, texts and inline codes in turn
 
+_SENTINEL = b"[" + re.escape(SENTINELS) + b"]"
+# Between a sentinel and what it should not touch.
+_BESIDE_WORD = re.compile(
+    rb"(?<=[A-Za-z0-9.!?])(?=%b)|(?<=%b)(?=[A-Za-z0-9]|%b)" % (_SENTINEL, _SENTINEL, _SENTINEL)
+)
 # The end of the words before a sentence: none, or those of another one, and opening quotes.
 _SENTENCE_BEGIN = re.compile(r"(?:\A|[.!?…][\"')\]»”’]*)\s*[\"'(\[«»„“‚‘]*\Z")
 
@@ -202,6 +208,26 @@ def pair_key(tag: TextOrCode | Term) -> tuple[str, bool] | None:
     if isinstance(tag, Code) and tag.pair >= 0:
         return str(tag.pair), tag.opens
     return None
+
+
+def separate_spans(data: bytes, source: bytes) -> bytes:
+    """Return the output of a model with spaces around sentinels that stand beside words.
+
+    For sentinels that were written past the end of a translation, where no word was meant to be
+    beside them. source: what the model has read; only where it has spaces they are put.
+    """
+
+    def space(match: re.Match[bytes]) -> bytes:
+        position = match.start()
+        if FIRST_SENTINEL <= data[position] < FIRST_SENTINEL + N_SENTINELS:
+            index = source.find(data[position])
+            neighbour = source[max(index - 1, 0) : index]
+        else:
+            index = source.find(data[position - 1])
+            neighbour = source[index + 1 : index + 2]
+        return b" " if neighbour in (b"", b" ") else b""
+
+    return _BESIDE_WORD.sub(space, data)
 
 
 def restore_spans(data: bytes, spans: Sequence[KeptSpan]) -> list[TextOrCode]:

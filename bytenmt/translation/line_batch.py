@@ -20,6 +20,7 @@ from bytenmt.translation.kept_spans import (
     mark_spans,
     merge_texts,
     restore_spans,
+    separate_spans,
 )
 from bytenmt.translation.numbers import count_number_faults
 from bytenmt.translation.settings import Settings
@@ -51,14 +52,19 @@ class TranslationResult(NamedTuple):
 
     def with_flags(self, flags: Sequence[str]) -> TranslationResult:
         """Return a copy of the result with these flags added to those of the best hypothesis."""
-        best, *others = self.hypotheses
-        flags = tuple(dict.fromkeys((*(best.flags or ()), *flags)))
-        return self._replace(hypotheses=[best._replace(flags=flags), *others])
+        return self._replace(hypotheses=add_flags(self.hypotheses, flags))
 
     def best_chunks(self) -> list[tuple[bytes, bytes, bytes]]:
         """Return (source, best translation, separator) of each chunk, in order."""
         pairs = zip(self.chunks, self.chunk_hypotheses, strict=True)
         return [(chunk.text, hypotheses[0].text, chunk.separator) for chunk, hypotheses in pairs]
+
+
+def add_flags(hypotheses: Sequence[Hypothesis], flags: Sequence[str]) -> list[Hypothesis]:
+    """Return a copy of hypotheses with these flags added to those of the first, the best one."""
+    best, *others = hypotheses
+    flags = tuple(dict.fromkeys((*(best.flags or ()), *flags)))
+    return [best._replace(flags=flags), *others]
 
 
 class RestoredChunk(NamedTuple):
@@ -169,7 +175,12 @@ class LineBatch:
         hypotheses = [Hypothesis(chunk.source, 0.0, 0.0)]  # a copy costs nothing
         if request is not None:
             hypotheses = self.hypotheses[request]
-        parts = [restore_spans(hypothesis.text, chunk.spans) for hypothesis in hypotheses]
+        parts = []
+        for hypothesis in hypotheses:
+            text = hypothesis.text
+            if hypothesis.is_past_end:
+                text = separate_spans(text, chunk.source)
+            parts.append(restore_spans(text, chunk.spans))
         texts = map(encode_parts, parts)
         restored = [
             hypothesis._replace(text=text)

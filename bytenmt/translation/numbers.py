@@ -14,13 +14,24 @@ GROUPED = re.compile(
 WRITTEN = re.compile(r"\d[\d.,'\u00a0\u202f\u2019 ]*\d")
 # A unit behind each of two numbers with nothing between: "10 Menschen 15 Menschen".
 REPEATED_UNIT = re.compile(r"\d[ \u00a0]([^\W\d_]{3,}) \d[\d.,:]*+[ \u00a0]\1(?!\w)")
+# A range of numbers or times, such as 10-15 or 10:30-11:45: both ends.
+RANGE = re.compile(
+    r"(?<![\w.,:/+-])(\d+(?:[.,:]\d+)*)[ ]?[-\u2013\u2014~][ ]?(\d+(?:[.,:]\d+)*)(?![\w:/-]|[.,]\d)"
+)
+# What makes a range of two numbers: a sign, a word of one or two letters, or one of these.
+RANGE_SIGN = re.compile(
+    r"[^\w\s.,;]|[\uac00-\ud7a3]|\b(?:\w{1,2}|bis|und|oder|and|until|till|through|tot|hasta|fino|at\xe9)\b",
+    re.IGNORECASE,
+)
+MAX_GAP_CHARS = 24  # between the ends of a range in a translation
 HALF_DAY_HOURS = 12  # between "3 p.m." and "15 Uhr"
 DECIMAL_SIGNS = {"de": ",", "en": ".", "ko": "."}  # by language
 
 
 def numbers_differ(source: str, text: str) -> bool:
     """Return whether a number of the source is missing in the translation, written in digits, is
-    there more often than in the source, or has its separators in wrong places.
+    there more often than in the source, has its separators in wrong places, or is no longer the
+    begin of a range.
 
     source, text: without kept spans. 1,000 may be 1.000, and a number up to 12 may be 12 more, such
     as 15 Uhr for 3 p.m. Additional numbers are not a fault: of 1,000 references in Korean, 25 have
@@ -32,7 +43,9 @@ def numbers_differ(source: str, text: str) -> bool:
     )
     is_more = any(n in wanted for n in written - wanted)
     repeats_unit = REPEATED_UNIT.search(text) and not REPEATED_UNIT.search(source)
-    return is_missing or is_more or bool(repeats_unit) or _is_malformed(source, text)
+    if is_missing or is_more or repeats_unit or _is_malformed(source, text):
+        return True
+    return _loses_range(source, text)
 
 
 def _numbers(text: str) -> Counter[int]:
@@ -52,6 +65,16 @@ def _is_malformed(source: str, text: str) -> bool:
                 signs = re.sub(r"\d", "", written)
                 if _digits(written) == _digits(number[0]) and len(signs) > len(set(signs)) == 1:
                     return True
+    return False
+
+
+def _loses_range(source: str, text: str) -> bool:
+    """Return whether nothing says "to" between two ends of a range: "10:30 Uhr 11:45"."""
+    for ends in RANGE.finditer(source):
+        first, last = map(re.escape, ends.groups())
+        gap = re.search(rf"(?<!\d){first}(?!\.\S)([^\d]{{1,{MAX_GAP_CHARS}}}){last}(?!\d)", text)
+        if gap is not None and not RANGE_SIGN.search(gap[1]):
+            return True
     return False
 
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from bytenmt.documents.codes import keeps_codes, nest_pairs
-from bytenmt.documents.lines import UnitLine, split_unit
+from bytenmt.documents.lines import UnitLine, split_shortcut, split_unit
 from bytenmt.documents.unit import CodedText, merge_strings, split_codes, to_markup
 from bytenmt.documents.words import has_words
 from bytenmt.sentinels import Code
@@ -259,3 +259,19 @@ def test_lines_are_translated_once_and_empty_translations_left() -> None:
     assert report.counts == {"translated": 2, "without a translation": 1, "to review": 2}
     _, report = translated("a.txt", "word " * 200, flags=(UNSURE,))
     assert 400 < len(report.notes[0].describe()) < 500  # the first 200 characters of either text
+
+
+@pytest.mark.parametrize(
+    "text", ["#&1", "List #&1", "T&Ms", "TM&Xs", "CD&s here", "AT&T", "R&D team", "Q&As", "100&200"]
+)
+def test_an_ampersand_that_marks_no_shortcut(text: str) -> None:
+    """A mark has a letter behind it: inside a word a small one, and no two capitals before it."""
+    assert split_shortcut((text,)) == ((text,), "")
+
+
+@pytest.mark.parametrize(
+    "text", ["&File", "E&xit", "Sav&e", "Save &As", "Sho&w all", "&\u00c4ndern"]
+)
+def test_an_ampersand_that_marks_a_shortcut(text: str) -> None:
+    position = text.index("&")
+    assert split_shortcut((text,)) == ((text.replace("&", ""),), text[position : position + 2])

@@ -115,6 +115,8 @@ def test_a_line_has_the_flags_of_its_sentences() -> None:
     )
     assert found[0].best.flags == ("placement", "loop", "unsure")
     assert found[1].best.flags == ("placement",)
+    of_sentences = [hypotheses[0].flags for hypotheses in found[0].chunk_hypotheses]
+    assert of_sentences == [(), ("loop",), ("unsure",)]
 
 
 def test_copies() -> None:
@@ -152,6 +154,8 @@ def test_a_word_that_the_model_does_not_know() -> None:
     found = judge.flag([result(*pairs), result(pairs[1])])
     assert found[0].unknown_words == ("gizmo",)
     assert found[0].best.flags == ("placement", "unsure", "unknown")
+    of_sentences = [hypotheses[0].flags for hypotheses in found[0].chunk_hypotheses]
+    assert of_sentences == [("unknown",), (), ("unsure", "unknown"), ()]
     assert found[1].unknown_words == () and found[1].best.flags == ("placement",)
 
 

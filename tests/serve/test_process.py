@@ -55,6 +55,20 @@ def test_fields_after_the_body_are_no_headers(is_split: bool) -> None:
     assert found.startswith(b"HTTP/1.1 403 ") and b"an API key is required" in found
 
 
+@pytest.mark.parametrize("is_split", [False, True])
+def test_a_malformed_chunk_is_refused_once(
+    is_split: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The answer of the request that had begun is dropped, and nothing fails."""
+    app = made_up_app("en-de")
+    head = POST + b"transfer-encoding: chunked\r\n\r\n"
+    body = b"zz\r\nhello\r\n"
+    with serving(app) as (_, address):
+        found = answer_to(address, *([head, body] if is_split else [head + body]))
+    assert found.startswith(b"HTTP/1.1 400 ") and found.count(b"HTTP/1.1") == 1
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 @pytest.mark.parametrize("accept", ["*/*", "text/event-stream"])
 def test_who_leaves_is_not_decoded_for(accept: str) -> None:
     gate = Gate(is_open=False)

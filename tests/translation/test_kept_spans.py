@@ -26,6 +26,7 @@ from bytenmt.translation.kept_spans import (
     mark_spans,
     merge_texts,
     restore_spans,
+    separate_spans,
 )
 from bytenmt.translation.line_batch import PLACEMENT, LineBatch
 from bytenmt.translation.settings import Settings
@@ -329,3 +330,20 @@ def test_a_pattern_that_takes_for_ever(pattern: str, monkeypatch: pytest.MonkeyP
         translator.translate("a" * 60)
     assert signal.getsignal(signal.SIGVTALRM) == signal.SIG_DFL
     assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "expected"),
+    [
+        (b"the \xf5 list", b"die Liste.\xf5Listen", b"die Liste. \xf5 Listen"),
+        (b"a \xf5. b", b"ab\xf5.", b"ab \xf5."),
+        (b"\xf5one\xf6 two", b"eins zwei\xf5\xf6", b"eins zwei \xf5\xf6"),
+        (b"x-\xf5 \xf6", b"x\xf5\xf6", b"x\xf5 \xf6"),
+        (b"\xf5 is", b"\xf5" + "는".encode(), b"\xf5" + "는".encode()),
+    ],
+)
+def test_spans_past_the_end_do_not_touch_words(
+    source: bytes, output: bytes, expected: bytes
+) -> None:
+    """A space stands where the source has one; other scripts' particles stay at a span."""
+    assert separate_spans(output, source) == expected

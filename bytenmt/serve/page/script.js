@@ -51,7 +51,8 @@ function kindOf(file) { return file.name.slice(file.name.lastIndexOf(".")).toLow
 
 const WAIT = 300; // milliseconds without a key until the text is sent
 const SPEAK = 900; // and until a finished translation is read out
-let running = null, timer = 0, speaking = 0, shown = "";
+const LINGER = 200; // and until a reason is hidden, so that the pointer can reach it
+let running = null, timer = 0, speaking = 0, closing = 0, shown = "";
 
 function mark() {
   const from = $("from").value, to = $("to").value;
@@ -87,7 +88,9 @@ function typed() {
   timer = setTimeout(translate, WAIT);
 }
 
-function speak() { speaking = setTimeout(() => { $("spoken").textContent = shown; }, SPEAK); }
+function speak() {
+  speaking = setTimeout(() => { $("spoken").textContent = [shown, $("detail").textContent].join(" "); }, SPEAK);
+}
 
 async function* events(answer) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -107,7 +110,7 @@ async function translate(again = 0) {
   const own = running = new AbortController(), text = $("source").value;
   let found = "";
   try {
-    const answer = await fetch("translate", { method: "POST", signal: own.signal, body: body({ q: text }),
+    const answer = await fetch("translate", { method: "POST", signal: own.signal, body: body({ q: text, verdicts: true }),
       headers: { "content-type": "application/json", accept: "text/event-stream" } });
     if (answer.status === 429 && again < 5) {
       say("The server is busy: waiting for it.");
@@ -131,13 +134,62 @@ async function translate(again = 0) {
 
 function finished(data) {
   show(data.translatedText);
-  const guess = data.detectedLanguage;
-  $("detail").textContent = guess ? `${nameOf(guess.language)} (${Math.round(guess.confidence)} %)` : "";
+  const guess = data.detectedLanguage, details = underline(data.verdicts);
+  if (guess) details.unshift(`${nameOf(guess.language)} (${Math.round(guess.confidence)} %)`);
+  $("detail").textContent = details.join(" · ");
   speak();
 }
 
+// Underlines the sentences of the translation that are not sure; returns how many, in words.
+function underline(verdicts) {
+  const characters = [...shown], nodes = [], counts = { check: 0, wrong: 0 };
+  let end = 0;
+  for (const sentence of verdicts.filter((one) => one.verdict !== "sure")) {
+    nodes.push(characters.slice(end, sentence.begin).join(""));
+    end = sentence.end;
+    nodes.push(doubt(characters.slice(sentence.begin, end).join(""), sentence));
+    counts[sentence.verdict]++;
+  }
+  $("target").replaceChildren(...nodes, characters.slice(end).join(""));
+  const words = [];
+  if (counts.check) words.push(`${counts.check} to check`);
+  if (counts.wrong) words.push(`${counts.wrong} probably wrong`);
+  return words;
+}
+
+// A sentence that shows the reasons of its verdict when it is pointed at or has the focus.
+function doubt(text, { verdict, reasons, unknown_words: unknown }) {
+  const span = document.createElement("span");
+  span.textContent = text;
+  span.className = `doubt ${verdict}`;
+  span.tabIndex = 0;
+  span.setAttribute("role", "mark");
+  span.setAttribute("aria-describedby", "why");
+  const heading = verdict === "wrong" ? "Probably wrong" : "Check this";
+  const words = unknown.length ? ` (${unknown.join(", ")})` : "";
+  const explain = () => openReason(span, `${heading}: ${reasons.join("; ")}${words}.`);
+  for (const name of ["pointerenter", "focus"]) span.addEventListener(name, explain);
+  for (const name of ["pointerleave", "blur"]) span.addEventListener(name, closeReasonSoon);
+  return span;
+}
+
+function openReason(span, text) {
+  clearTimeout(closing);
+  const why = $("why"), box = span.getBoundingClientRect();
+  why.textContent = text;
+  why.hidden = false;
+  const left = Math.min(box.left, document.documentElement.clientWidth - why.offsetWidth - 8);
+  why.style.left = `${Math.max(8, left) + scrollX}px`;
+  why.style.top = `${box.bottom + scrollY + 4}px`;
+}
+
+function closeReason() { clearTimeout(closing); $("why").hidden = true; }
+
+function closeReasonSoon() { clearTimeout(closing); closing = setTimeout(closeReason, LINGER); }
+
 function show(text, whole = true) {
   shown = text;
+  closeReason();
   $("target").textContent = text;
   $("target").classList.toggle("old", !whole);
   $("copy").disabled = $("more").disabled = !text;
@@ -160,7 +212,7 @@ async function openOthers() {
     $("others").replaceChildren(...texts.map((one) => {
       const item = document.createElement("li"), button = document.createElement("button");
       button.type = "button"; button.textContent = one; button.dir = "auto"; button.lang = $("to").value;
-      button.addEventListener("click", () => { closeOthers(); show(one); $("spoken").textContent = one; $("target").focus(); });
+      button.addEventListener("click", () => { closeOthers(); show(one); $("detail").textContent = ""; $("spoken").textContent = one; $("target").focus(); });
       item.append(button);
       return item;
     }));
@@ -219,11 +271,13 @@ $("copy").addEventListener("click", async () => {
   catch { getSelection().selectAllChildren($("target")); say("Selected: copy it with Ctrl+C."); }
 });
 $("more").addEventListener("click", openOthers);
+$("why").addEventListener("pointerenter", () => clearTimeout(closing));
+$("why").addEventListener("pointerleave", closeReasonSoon);
 $("target").addEventListener("click", () => { if (getSelection().isCollapsed) openOthers(); });
 $("choose").addEventListener("click", () => $("file").click());
 $("file").addEventListener("change", () => { translateFile($("file").files[0]); $("file").value = ""; });
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape") { stop(); closeOthers(); $("target").classList.remove("old"); say(""); }
+  if (event.key === "Escape") { stop(); closeOthers(); closeReason(); $("target").classList.remove("old"); say(""); }
   if (event.altKey && event.key.toLowerCase() === "a") { event.preventDefault(); openOthers(); }
 });
 for (const name of ["dragenter", "dragover"]) document.addEventListener(name, (event) => { event.preventDefault(); $("left").classList.add("over"); });
