@@ -132,9 +132,7 @@ def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterato
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    backend = "gloo"
-    if device.type == "cuda":
-        backend = "cpu:gloo,cuda:nccl"
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     try:
         store, rank, size = next(rendezvous("env://", timeout=timeout))
         # torchrun keeps the store when it restarts a job, with the addresses of dead processes in

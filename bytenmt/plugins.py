@@ -111,8 +111,6 @@ def _import(path: str) -> None:
         frames = [
             frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path
         ]
-        place = ""
-        if frames:
-            place = f" (line {frames[-1].lineno})"
+        place = f" (line {frames[-1].lineno})" if frames else ""
         text = " ".join(f"{type(error).__name__}: {error}".split())
         raise BytenmtError(f"--plugin {path}: {text}{place}") from error

@@ -65,9 +65,7 @@ def is_weights_file(path: Path) -> bool:
 def resolve_path(path: Path) -> Path:
     """Return path/model.safetensors if there is such a file (a published model), else the path."""
     published = path / PUBLISHED
-    if published.is_file():
-        return published
-    return path
+    return published if published.is_file() else path
 
 
 def has_checkpoint(run: Path) -> bool:
@@ -84,9 +82,7 @@ def weights_path(path: Path, which: Which = "best") -> Path:
     """
     if is_weights_file(path):
         return path
-    names = [PUBLISHED, BEST, LAST]
-    if which == "last":
-        names = [LAST, PUBLISHED]
+    names = [LAST, PUBLISHED] if which == "last" else [PUBLISHED, BEST, LAST]
     for name in names:
         if (path / name).is_file():
             return path / name
@@ -305,9 +301,7 @@ def reverse_path(path: Path) -> Path | None:
     if not has_weights(path):
         return None
     file = weights_path(path)
-    search = None
-    if file.name in (PUBLISHED, BEST, LAST):
-        search = read_search(file.parent)
+    search = read_search(file.parent) if file.name in (PUBLISHED, BEST, LAST) else None
     if search is None or search.reverse is None:
         return None
     return file.absolute().parent.parent / search.reverse

@@ -54,9 +54,9 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) ->
             raise DataError(f"{path} contains no translated texts")
         CONSOLE.say(f"{path}: {len(pairs_of_file):,} pairs")
         pairs += pairs_of_file
-    names = [path.name for path in files]
     output.parent.mkdir(parents=True, exist_ok=True)
     with output_lock(output):
+        names = [path.name for path in files]
         report = adapt_model(model, pairs, output, names=names, seed=how.seed, reporter=CONSOLE)
     before, after = report.held_out
     CONSOLE.say(

@@ -68,9 +68,7 @@ def provenance(runtime: Runtime) -> list[str]:
 
 
 def _update(run: LoadedRun) -> str:
-    if run.facts.update is None:
-        return "update unknown"
-    return f"update {run.facts.update}"
+    return "update unknown" if run.facts.update is None else f"update {run.facts.update}"
 
 
 def check_source(run: Path, has_source: bool, src: object) -> None:

@@ -28,9 +28,7 @@ class LanguageOptions:
     @property
     def languages(self) -> Direction | None:
         """The languages of --pair, None if it is not given. Raises BytenmtError."""
-        if self.pair is None:
-            return None
-        return Direction.parse(self.pair)
+        return None if self.pair is None else Direction.parse(self.pair)
 
 
 def agreed_languages(

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from bytenmt.data.text_file import TextFile
 
 MAX_LINE_BYTES = 1 << 24  # what never ends is not a line
-STANDARD_INPUT = "standard input"
 N_CHECKED_LINES = 100  # of a stream, after which its encoding is checked
 
 # Formats results. Its other arguments: the number of the first line, from 0; seconds since each
@@ -45,10 +44,7 @@ class InputLine(NamedTuple):
 def format_plain(
     results: Sequence[TranslationResult], first: int, seconds: Sequence[float]
 ) -> bytes:
-    """Return the best translations, a line each.
-
-    `first` and `seconds` are for other formats.
-    """
+    """Return the best translations, a line each. `first` and `seconds` are for other formats."""
     return b"".join(result.best.text + b"\n" for result in results)
 
 
@@ -109,7 +105,7 @@ class LineFilter:
             end = min(first + self.buffer_size, len(text))
             yield [InputLine(text.line(k), time.monotonic()) for k in range(first, end)]
 
-    def stream(self, input: BinaryIO, name: str = STANDARD_INPUT) -> None:
+    def stream(self, input: BinaryIO, name: str = "standard input") -> None:
         """Translate the lines of a stream to the output, each batch once its lines have arrived.
 
         Raises the DataError or OSError of the input, once the lines before it are written.

@@ -85,9 +85,7 @@ def convert(runs: tuple[Path, ...], how: ConvertOptions) -> None:
     if len(how.train_src) != len(how.train_tgt):
         raise BytenmtError("--train-src and --train-tgt: give as many files of each")
     prepare_output(how.output, [resolve_path(run), *paths, *how.train_src, *how.train_tgt])
-    counts = None
-    if how.train_src:
-        counts = _count_words(how.train_src, how.train_tgt)
+    counts = _count_words(how.train_src, how.train_tgt) if how.train_src else None
     flags = None
     words = None
     with output_lock(how.output):

@@ -162,9 +162,7 @@ def click_option(option: Option, heading: str) -> HeadedOption:
     """
     names = [*(option.flags or (option.long,)), option.name]
     help = option.help
-    more: dict[str, Any] = {"default": None}
-    if option.default is MISSING:
-        more = {"required": True}
+    more: dict[str, Any] = {"required": True} if option.default is MISSING else {"default": None}
     if option.default not in (MISSING, None, False, (), "", b"") and "(default" not in help:
         shown = option.default
         if isinstance(shown, float):

@@ -165,9 +165,7 @@ def serve(models: tuple[str, ...], network: NetworkOptions, decoding: dict[str, 
         hosts = list(network.allowed_host)
         if ip_address(address).is_loopback:
             hosts += [*LOOPBACK_NAMES, address]
-        keys: list[str] = []
-        if network.api_keys is not None:
-            keys = read_keys(network.api_keys)
+        keys: list[str] = read_keys(network.api_keys) if network.api_keys is not None else []
         limits = Limits(network.max_characters, network.max_queue, network.timeout)
         service = Service(load_models(models, decoding, CONSOLE), keys, limits)
         app = App(service, hosts or ["*"], network.allowed_origin, network.suggestions)

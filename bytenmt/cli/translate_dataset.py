@@ -105,9 +105,7 @@ def _format_of(path: Path) -> str:
 
     Raises DataError for another suffix.
     """
-    unpacked = path
-    if path.suffix in PACKED:
-        unpacked = path.with_suffix("")
+    unpacked = path.with_suffix("") if path.suffix in PACKED else path
     form = FORMATS.get(unpacked.suffix)
     if form is None:
         raise DataError(

@@ -114,9 +114,7 @@ def translate_file(
     if languages and not (how.overwrite and how.pair):
         allowed = _allowed_targets(document, languages, how.pair, record)
         _check_targets(document, source, languages, allowed)
-    memory = None
-    if how.memory is not None:
-        memory = TranslationMemory.from_file(how.memory, languages)
+    memory = TranslationMemory.from_file(how.memory, languages) if how.memory is not None else None
     judge = Judge.from_runtime(runtime, how.flag_above, FLAG_ABOVE, translator.options.beam)
     CONSOLE.detail(judge.describe())
     lines = lines_to_translate(document, how.overwrite, memory)
@@ -124,9 +122,7 @@ def translate_file(
         _warn_of_codes(runs[0], lines)
     with ExitStack() as stack:
         out = stack.enter_context(writer(output))
-        table = None
-        if how.review is not None:
-            table = stack.enter_context(writer(how.review))
+        table = stack.enter_context(writer(how.review)) if how.review is not None else None
         translations = _translate_lines(translator, judge, lines)
         torn = lines_to_repair(translations)
         translations |= repair(translations, _translate_lines(translator, judge, torn))
@@ -160,10 +156,7 @@ def _read_document(path: Path | None, options: ReadOptions, source: Path) -> Doc
     from bytenmt.data.text_file import read_bytes
     from bytenmt.documents import formats
 
-    if path is None:
-        data = standard_input().read()
-    else:
-        data = read_bytes(path).tobytes()
+    data = standard_input().read() if path is None else read_bytes(path).tobytes()
     document = formats.read(data, options, source)
     for warning in document.warnings:
         CONSOLE.warn(f"{source}: {warning}")

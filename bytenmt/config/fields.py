@@ -62,9 +62,7 @@ class Option(NamedTuple):
         if get_origin(self.kind) not in (tuple, Union, UnionType):
             return self.kind
         kinds = [kind for kind in get_args(self.kind) if kind not in (NoneType, Ellipsis)]
-        if len(kinds) > 1:
-            return self.kind
-        return kinds[0]
+        return self.kind if len(kinds) > 1 else kinds[0]
 
     @property
     def is_repeated(self) -> bool:
@@ -79,9 +77,7 @@ class Option(NamedTuple):
         """
         if self.choices and value not in self.choices:
             raise ValueError(f"expected one of {', '.join(self.choices)}")
-        kind = self.kind
-        if is_text:
-            kind = self.item
+        kind = self.item if is_text else self.kind
         try:
             return msgspec.convert(value, kind, strict=not is_text)
         except msgspec.ValidationError as error:
@@ -142,6 +138,4 @@ def explain_mistake(message: str) -> str:
 def shorten(value: object) -> str:
     """Return the repr of a value for a message, printable and cut to MAX_SHOWN_CHARS (40)."""
     text = printable(repr(value))
-    if len(text) <= MAX_SHOWN_CHARS:
-        return text
-    return f"{text[:MAX_SHOWN_CHARS]}…"
+    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"

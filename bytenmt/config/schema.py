@@ -208,9 +208,7 @@ def _explained(message: str, arch: Any) -> str:
         what = "unknown key; bytenmt info ARCH prints all"
     elif what.startswith("Invalid enum value"):
         section, _, key = path.partition(".")
-        kind: type[Section] = TrainConfig
-        if section != "train":
-            kind = ARCHITECTURES[arch].section
+        kind: type[Section] = ARCHITECTURES[arch].section if section != "train" else TrainConfig
         what += f", expected one of {', '.join(get_args(get_type_hints(kind)[key]))}"
     return f"configuration {path}: {explain_mistake(what)}".replace(" :", ":")
 
@@ -218,9 +216,7 @@ def _explained(message: str, arch: Any) -> str:
 def _named_architecture(tree: Mapping[str, Any]) -> Any:
     """Return model.arch of a nested dictionary of any kind; None where there is none."""
     model = tree.get("model")
-    if isinstance(model, Mapping):
-        return model.get("arch")
-    return None
+    return model.get("arch") if isinstance(model, Mapping) else None
 
 
 @cache

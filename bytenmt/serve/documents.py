@@ -50,10 +50,7 @@ class DocumentSource(NamedTuple):
     pair: tuple[str, str] | None = None  # source and target language, None if not known
 
     def parse(self) -> Document:
-        """Return the parsed document.
-
-        Raises BytenmtError, whose message leaves out the file's name.
-        """
+        """Return the parsed document. Raises BytenmtError, without the file's name."""
         path = Path(self.name)
         options = ReadOptions(formats.format_of(path).name, self.pair)
         return formats.read(self.data, options, f"the file{path.suffix}")
@@ -75,9 +72,7 @@ def write(source: DocumentSource, results: Sequence[LineTranslation]) -> bytes:
 
 
 def run_task(function: Any, *arguments: Sequence[Any]) -> list[Any]:
-    """Return what a function, `read` or `write`, returns for each document.
-
-    Runs in a child.
+    """Return what a function, `read` or `write`, returns for each document; runs in a child.
 
     arguments: of the function, each as a list with an entry per document. Sets limits of CPU time
     and memory for this process, and ends it if memory runs out.

@@ -40,10 +40,9 @@ def account_of(key: str | None, keys: Sequence[str], address: str) -> str:
     """Return the name under which a client is counted.
 
     It is a digest of its key, or without keys its address; for IPv6 the /64 network, which one
-    customer has alone.
-
-    Raises Refusal (403) for a key that is missing or unknown. The digests, of one length, are
-    compared with those of all keys in full, which takes the same time for every key.
+    customer has alone. Raises Refusal (403) for a key that is missing or unknown. The digests, of
+    one length, are compared with those of all keys in full, which takes the same time for every
+    key.
     """
     if keys:
         digest, *digests = (
@@ -156,22 +155,17 @@ class Gateway:
             refusal = refusal_of(service, error, scope)
             must_close = refusal.closes
             if not (status or isinstance(error, ClientDisconnect)):
-                wait = {}
-                if refusal.retry_after is not None:
-                    wait["retry-after"] = f"{refusal.retry_after}"
-                answer = json_response({"error": refusal.message}, refusal.status, wait)
+                wait = refusal.retry_after
+                more = None if wait is None else {"retry-after": str(wait)}
+                answer = json_response({"error": refusal.message}, refusal.status, more)
                 await answer(scope, receive, noting_send)
         finally:
             seconds = time.monotonic() - began
-            service.metrics.requests.labels(path, status or LEFT_STATUS).inc()
+            code = status or LEFT_STATUS
+            service.metrics.requests.labels(path, code).inc()
             service.metrics.seconds.labels(path).observe(seconds)
             logger.info(
-                "%s %s %s %d %.3f s",
-                address_of(scope),
-                scope["method"],
-                path,
-                status or LEFT_STATUS,
-                seconds,
+                "%s %s %s %d %.3f s", address_of(scope), scope["method"], path, code, seconds
             )
 
     def _check_body(self, headers: Headers) -> None:

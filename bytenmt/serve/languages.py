@@ -46,6 +46,11 @@ class Direction(NamedTuple):
     def __str__(self) -> str:
         return f"{self.source}-{self.target}"
 
+    @property
+    def opposite(self) -> Direction:
+        """The direction from the target to the source language."""
+        return Direction(self.target, self.source)
+
     @staticmethod
     def parse(text: str) -> Direction:
         """Parse a pair such as en-de, or zh-Hans:en if a code has a hyphen. Raises BytenmtError."""

@@ -36,10 +36,7 @@ prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # when ea
 
 
 class Metrics:
-    """The Prometheus metrics of a server.
-
-    `registry` has them and those of the process.
-    """
+    """The Prometheus metrics of a server. `registry` has them and those of the process."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
@@ -230,10 +227,7 @@ class Service:
         return [str(direction) for direction, model in self.models.items() if model.has_formality]
 
     async def translate_file(self, file: DocumentSource, body: PairBody, client: str) -> bytes:
-        """Return the bytes of a translated document, doubtful units marked.
-
-        Raises Refusal.
-        """
+        """Return the bytes of a translated document, doubtful units marked. Raises Refusal."""
         (lines,) = await self.documents.run(client, read, [file])
         texts = [_text_of(line) for line in lines]
         plan = await self.plan(body, texts, client)
@@ -313,8 +307,6 @@ def _variant(separators: Sequence[str], results: Sequence[TranslationResult], k:
     """Return a text with the k-th hypotheses of its lines, or the best of a line with fewer."""
     text = separators[0]
     for result, separator in zip(results, separators[1:], strict=True):
-        hypothesis = result.best
-        if k < len(result.hypotheses):
-            hypothesis = result.hypotheses[k]
+        hypothesis = result.hypotheses[k] if k < len(result.hypotheses) else result.best
         text += hypothesis.text.decode() + separator
     return text
