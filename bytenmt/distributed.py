@@ -29,7 +29,6 @@ TIMEOUT = timedelta(minutes=30)
 # report an error that all of them meet, and names the process that exits first as the root cause.
 EXIT_DELAY = timedelta(seconds=1)
 
-
 LOST_PROCESS = (
     "another process of the job has ended or does not answer: its own message tells why; start the"
     " job again (training goes on with --resume)"
@@ -69,9 +68,7 @@ class Group:
 
     def on_leader(self, make: Callable[[], T]) -> T:
         """Call a function in the leader alone and return its result in all processes."""
-        made: list[T] = []
-        if self.is_leader:
-            made.append(make())
+        made = [make()] if self.is_leader else []
         return self.broadcast(made)[0]
 
     def gather_all(self, value: T) -> list[T]:
@@ -97,10 +94,8 @@ def pick_device(name: str) -> torch.device:
     """
     n_devices = torch.cuda.device_count()
     local_rank = int(os.environ.get("LOCAL_RANK", 0))
-    if name == "auto" and n_devices:
-        name = "cuda"
-    elif name == "auto":
-        name = "cpu"
+    if name == "auto":
+        name = "cuda" if n_devices else "cpu"
     if name != "cuda":
         return torch.device(name)
     if not n_devices:
@@ -122,11 +117,9 @@ def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterato
     the others leave it by BytenmtError at their next collective operation. Raises BytenmtError
     where the processes do not find each other within `timeout`, too.
     """
-    group = SINGLE_PROCESS
     rank_text = os.environ.get("RANK")
     size_text = os.environ.get("WORLD_SIZE")
-    if rank_text and size_text:
-        group = Group(int(rank_text), int(size_text))
+    group = Group(int(rank_text), int(size_text)) if rank_text and size_text else SINGLE_PROCESS
     if group.size == 1:
         yield SINGLE_PROCESS
         return

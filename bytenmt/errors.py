@@ -39,9 +39,8 @@ class ConfigError(BytenmtError):
 class SettingError(ConfigError, ValueError):
     """An unknown or invalid setting, such as beam=0.
 
-    It is a keyword argument of the Python interface or an option of a command.
-
-    It is a ValueError, too.
+    It is a keyword argument of the Python interface or an option of a command. It is a ValueError,
+    too.
     """
 
 

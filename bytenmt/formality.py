@@ -18,10 +18,7 @@ from bytenmt.kernel_constants import FORMAL_BYTE, INFORMAL_BYTE
 
 Form = Literal["informal", "formal"]
 FORMS: tuple[Form, ...] = get_args(Form)
-FORM_BYTES: dict[Form, bytes] = {
-    "informal": bytes([INFORMAL_BYTE]),
-    "formal": bytes([FORMAL_BYTE]),
-}
+FORM_BYTES: dict[Form, bytes] = {"informal": bytes([INFORMAL_BYTE]), "formal": bytes([FORMAL_BYTE])}
 
 # Patterns, which `re` compiles and keeps at their first use: who only asks for a form has no need.
 _HANGUL = "[가-힣]"

@@ -66,13 +66,9 @@ class Metric(NamedTuple):
 
         NaN never is.
         """
-        if math.isnan(value):
-            return False
         if best is None:
-            return True
-        if self.is_higher_better:
-            return value > best
-        return value < best
+            return not math.isnan(value)
+        return value > best if self.is_higher_better else value < best
 
 
 # Metrics of a validation, the values of `train.metric`; each is valid_NAME in metrics.jsonl, and a
@@ -108,9 +104,8 @@ def _import(path: str) -> None:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         sys.modules.pop(name, None)
-        frames = [
-            frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path
-        ]
-        place = f" (line {frames[-1].lineno})" if frames else ""
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == path]
+        place = f" (line {lines[-1]})" if lines else ""
         text = " ".join(f"{type(error).__name__}: {error}".split())
         raise BytenmtError(f"--plugin {path}: {text}{place}") from error

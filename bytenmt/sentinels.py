@@ -17,6 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from bytenmt.errors import SettingError
@@ -105,11 +106,8 @@ def _triggered_patterns(text: str) -> list[re.Pattern[str]]:
     """Return the patterns of the classes whose trigger is in a text; no other one matches there."""
     if not _TRIGGER.search(text):
         return []
-    chosen = list[re.Pattern[str]]()
-    for trigger, patterns in _TRIGGERED_PATTERNS:
-        if trigger.search(text):
-            chosen += patterns
-    return chosen
+    chosen = [patterns for trigger, patterns in _TRIGGERED_PATTERNS if trigger.search(text)]
+    return [*chain.from_iterable(chosen)]
 
 
 def drop_overlaps(matches: Iterable[tuple[int, int]]) -> list[Span]:

@@ -106,14 +106,11 @@ def save_checkpoint(
     write_weights(run / LAST, weights, config, facts)
     if best:
         write_weights(run / BEST, weights, config, facts)
-    arrays = without_zero_rows(
-        {name: _array(tensor) for name, tensor in (trained or weights).items()}
-    )
-    model = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    arrays = {name: _array(tensor) for name, tensor in (trained or weights).items()}
+    model = {name: torch.from_numpy(array) for name, array in without_zero_rows(arrays).items()}
+    metadata = metadata_of(config, facts)
     file = io.BytesIO()
-    torch.save(
-        {"metadata": metadata_of(config, facts), "weights": model, "trainer": dict(trainer)}, file
-    )
+    torch.save({"metadata": metadata, "weights": model, "trainer": dict(trainer)}, file)
     write_atomically(run / TRAINER, file.getbuffer())
     for name in (CONFIG, METRICS, BEST, LAST, TRAINER):
         for left in run.glob(f".{name}.*{SUFFIX}"):  # by a killed process

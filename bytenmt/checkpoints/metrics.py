@@ -52,9 +52,7 @@ class MetricsLog:
     def _cut(self, update: int, validated: int | None) -> None:
         """Keep the records up to an update, and the validations up to another: a resumed run writes
         the later ones again."""
-        lines: list[bytes] = []
-        if self.path.is_file():
-            lines = self.path.read_bytes().splitlines(keepends=True)
+        lines = self.path.read_bytes().splitlines(keepends=True) if self.path.is_file() else []
         kept = []
         for line in lines:
             with suppress(ValueError, KeyError):  # the last line of a killed run
@@ -65,6 +63,5 @@ class MetricsLog:
 
 def _is_before(record: Record, update: int, validated: int | None) -> bool:
     """Return whether a record was written up to an update, or, for a validation, up to another."""
-    if validated is not None and "valid_bits_per_byte" in record:
-        return bool(record["update"] <= validated)
-    return bool(record["update"] <= update)
+    is_validation = validated is not None and "valid_bits_per_byte" in record
+    return bool(record["update"] <= (validated if is_validation else update))

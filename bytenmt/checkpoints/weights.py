@@ -35,6 +35,7 @@ METRICS = "metrics.jsonl"
 BEST = "best.safetensors"
 LAST = "last.safetensors"
 TRAINER = "trainer.pt"
+WEIGHTS_FILES = (PUBLISHED, BEST, LAST)  # of a folder, the first that exists is used
 SEARCH = "search.json"  # search defaults that were tuned for a model, beside its weights
 PRECISIONS = {"fp32": "float32", "int8": "int8"}  # the type of the matrices
 SCALE = ":scale"  # suffix of the tensor with the scales of an int8 matrix
@@ -82,8 +83,7 @@ def weights_path(path: Path, which: Which = "best") -> Path:
     """
     if is_weights_file(path):
         return path
-    names = [LAST, PUBLISHED] if which == "last" else [PUBLISHED, BEST, LAST]
-    for name in names:
+    for name in (LAST, PUBLISHED) if which == "last" else WEIGHTS_FILES:
         if (path / name).is_file():
             return path / name
     if not path.exists():
@@ -101,13 +101,10 @@ def read_run(path: Path, which: Which = "best") -> tuple[Path, StoredWeights]:
     file = weights_path(path, which)
     config, facts, precision = read_header(file)
     arrays = _read_arrays(file)
-    problem = describe_misfit(arrays, config, precision)
-    if problem:
+    if problem := describe_misfit(arrays, config, precision):
         raise CheckpointError(f"{file} {problem}")
-    if file.name in (PUBLISHED, BEST, LAST):
-        search = read_search(file.parent)
-        if search is not None:
-            facts = msgspec.structs.replace(facts, search=search)
+    if (search := read_search(file)) is not None:
+        facts = msgspec.structs.replace(facts, search=search)
     return file, StoredWeights(arrays, config, facts, precision)
 
 
@@ -271,13 +268,13 @@ def _describe_kind(kind: tuple[str, tuple[int, ...]] | None) -> str:
     return f"{kind[0]} {' x '.join(map(str, kind[1])) or 'of one number'}"
 
 
-def read_search(folder: Path) -> SearchDefaults | None:
-    """Read the tuned search settings, search.json, of a folder; None without one.
+def read_search(file: Path) -> SearchDefaults | None:
+    """Read the tuned search settings beside a folder's weights file; None without search.json.
 
     Raises CheckpointError.
     """
-    path = folder / SEARCH
-    if not path.is_file():
+    path = file.with_name(SEARCH)
+    if file.name not in WEIGHTS_FILES or not path.is_file():
         return None
     try:
         return msgspec.json.decode(path.read_bytes(), type=SearchDefaults)
@@ -289,7 +286,7 @@ def has_weights(path: Path) -> bool:
     """Return whether a path is a weights file, or a folder with one."""
     if is_weights_file(path):
         return path.is_file()
-    return any((path / name).is_file() for name in (PUBLISHED, BEST, LAST))
+    return any((path / name).is_file() for name in WEIGHTS_FILES)
 
 
 def reverse_path(path: Path) -> Path | None:
@@ -301,7 +298,7 @@ def reverse_path(path: Path) -> Path | None:
     if not has_weights(path):
         return None
     file = weights_path(path)
-    search = read_search(file.parent) if file.name in (PUBLISHED, BEST, LAST) else None
+    search = read_search(file)
     if search is None or search.reverse is None:
         return None
     return file.absolute().parent.parent / search.reverse
@@ -317,6 +314,6 @@ def prepare_output(output: Path, inputs: Sequence[Path]) -> None:
         raise CheckpointError(f"-o {output}: give a name that ends in .safetensors")
     if output.exists() and any(output.samefile(path) for path in inputs):
         raise CheckpointError(f"-o {output} is an input too: give another name")
-    if output.name in (PUBLISHED, BEST, LAST) and has_checkpoint(output.parent):
+    if output.name in WEIGHTS_FILES and has_checkpoint(output.parent):
         raise CheckpointError(f"-o {output}: a run is in that folder: give another name")
     output.parent.mkdir(parents=True, exist_ok=True)

@@ -180,11 +180,10 @@ def parse_stored_config(tree: Mapping[str, Any]) -> Config:
             sections[name] = _without_removed_keys(section, kind)
     section = sections.get("model")
     if isinstance(section, Mapping):
-        absent = object()
         sections["model"] = {
             key: value
             for key, value in section.items()
-            if value != REMOVED_MODEL_KEYS.get(key, absent)
+            if (key, value) not in REMOVED_MODEL_KEYS.items()
             and key != "ngram_dropout"  # of training alone
         }
     return parse_config(sections)

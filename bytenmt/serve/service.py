@@ -49,18 +49,14 @@ class Metrics:
             **common,
         )
         self.requests = Counter("requests", "Answered requests.", ["path", "status"], **common)
-        self.seconds = Histogram(
-            "request_seconds", "Until the answer.", ["path"], buckets=BUCKET_SECONDS, **common
-        )
+        in_seconds: dict[str, Any] = {"buckets": BUCKET_SECONDS, **common}
+        self.seconds = Histogram("request_seconds", "Until the answer.", ["path"], **in_seconds)
         self.source_bytes = Counter(
             "source_bytes", "Bytes that models translated.", ["direction"], **common
         )
         self.in_flight = Gauge("requests_in_flight", "Requests that wait or are decoded.", **common)
         self.queue_seconds = Histogram(
-            "queue_wait_seconds",
-            "Until the first line is decoded.",
-            buckets=BUCKET_SECONDS,
-            **common,
+            "queue_wait_seconds", "Until the first line is decoded.", **in_seconds
         )
         self.dead_processes = Counter(
             "dead_document_processes", "Processes that died with a document.", **common
