@@ -57,10 +57,7 @@ class Group:
             dist.all_reduce(tensor)
 
     def broadcast(self, value: T) -> T:
-        """Return in all processes the value that the leader passed, which must be picklable.
-
-        The values of the other processes are ignored.
-        """
+        """Return in all processes the value that the leader passed, which must be picklable."""
         box = [value]
         if self.size > 1:
             dist.broadcast_object_list(box)
@@ -68,8 +65,7 @@ class Group:
 
     def on_leader(self, make: Callable[[], T]) -> T:
         """Call a function in the leader alone and return its result in all processes."""
-        made = [make()] if self.is_leader else []
-        return self.broadcast(made)[0]
+        return self.broadcast([make()] if self.is_leader else [])[0]
 
     def gather_all(self, value: T) -> list[T]:
         """Return in every process the values of all processes, picklable, in the order of ranks."""

@@ -131,8 +131,7 @@ def _german_forms(text: str) -> tuple[bool, bool]:
 
 
 def _korean_forms(text: str) -> tuple[bool, bool]:
-    """Return whether a sentence of a line has an informal ending, and whether one has a formal
-    ending."""
+    """Return whether a sentence of a line ends informally, and whether one ends formally."""
     is_informal = is_formal = False
     for sentence, sign in re.findall(_SENTENCE, re.sub(_PARENTHESES, "", text)):
         end = re.sub(_NOT_HANGUL_AT_END, "", sentence)

@@ -62,10 +62,7 @@ class Metric(NamedTuple):
     template: str = "{:.2f}"  # how a value is printed
 
     def is_better(self, value: float, best: float | None) -> bool:
-        """Return whether a value is better than the best so far, None if there is none.
-
-        NaN never is.
-        """
+        """Return whether a value is better than the best so far, None for none; NaN never is."""
         if best is None:
             return not math.isnan(value)
         return value > best if self.is_higher_better else value < best

@@ -209,10 +209,7 @@ def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
 
 
 def build_from_weights(contents: StoredWeights, file: Path) -> Model[Any, Any]:
-    """Build a PyTorch model on the CPU, in training mode, from the contents of a weights file.
-
-    file: its path, for messages. Raises CheckpointError.
-    """
+    """Build a PyTorch model on the CPU, in training mode, from weights. Raises CheckpointError."""
     model = build_model(contents.config.model)
     load_weights(model, _tensors(contents.arrays), file)
     return model

@@ -37,10 +37,7 @@ class MetricsLog:
         self._cut(update, validated)
 
     def write(self, record: Record) -> None:
-        """Append a record, values by name with the key "update", as one line of JSON.
-
-        Raises CheckpointError where it cannot be written.
-        """
+        """Append a record, values by name with "update", as JSON. Raises CheckpointError."""
         if self.watch is not None:
             self.watch(record)
         try:

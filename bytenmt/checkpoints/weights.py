@@ -109,18 +109,12 @@ def read_run(path: Path, which: Which = "best") -> tuple[Path, StoredWeights]:
 
 
 def read_config(path: Path) -> Config:
-    """Return the configuration of a weights file, or of a folder's last weights.
-
-    Raises CheckpointError.
-    """
+    """Return the configuration of a weights file, or a folder's last. Raises CheckpointError."""
     return read_header(weights_path(path, "last"))[0]
 
 
 def read_header(file: Path) -> tuple[Config, Facts, str]:
-    """Read configuration, facts and precision ("fp32" or "int8") of a weights file.
-
-    Its tensors are not read. Raises CheckpointError.
-    """
+    """Read the configuration, facts and precision of a weights file. Raises CheckpointError."""
     try:
         with safe_open(file, framework="np") as opened:
             metadata = opened.metadata() or {}
@@ -141,10 +135,7 @@ def metadata_of(config: Config, facts: Facts, precision: str = "fp32") -> dict[s
 
 
 def parse_metadata(metadata: Mapping[str, str], file: Path) -> tuple[Config, Facts, str]:
-    """Return configuration, facts and precision from the texts of `metadata_of`.
-
-    file: for the message of the CheckpointError that is raised for other metadata.
-    """
+    """Parse the texts of `metadata_of`. file: for messages. Raises CheckpointError."""
     if metadata.get("format") != FORMAT:
         raise CheckpointError(
             f"{file} does not hold the weights of a model of this version of bytenmt"
@@ -269,10 +260,7 @@ def _describe_kind(kind: tuple[str, tuple[int, ...]] | None) -> str:
 
 
 def read_search(file: Path) -> SearchDefaults | None:
-    """Read the tuned search settings beside a folder's weights file; None without search.json.
-
-    Raises CheckpointError.
-    """
+    """Read search.json beside a folder's weights file; None without it. Raises CheckpointError."""
     path = file.with_name(SEARCH)
     if file.name not in WEIGHTS_FILES or not path.is_file():
         return None

@@ -153,10 +153,7 @@ def _draw_curves(runs: dict[str, Path], output: Path) -> None:
 def _print_log_probabilities(
     runs: Sequence[Path], corpus: ParallelCorpus, spec: EngineSpec, formality: Form | None
 ) -> None:
-    """Print log p(target | source) and bits per byte of each line and model, EOS included.
-
-    formality: the form of address that the sources ask for.
-    """
+    """Print log p(target | source) and bits per byte of each line and model, EOS included."""
     from bytenmt.cli import inputs
     from bytenmt.evaluation.likelihood import log_probabilities
 

@@ -53,11 +53,7 @@ def load_models(runs: Sequence[Path], spec: EngineSpec) -> Runtime:
 
 
 def provenance(runtime: Runtime) -> list[str]:
-    """Return how translations were made, as short texts.
-
-    Of each model the hash of its configuration, the training update of its weights, its precision
-    and the engine.
-    """
+    """Return how translations were made: configuration, update, precision and engine."""
     lines = []
     for run in runtime.runs:
         lines += [f"configuration {fingerprint(run.config)}", _update(run)]
@@ -72,10 +68,7 @@ def _update(run: LoadedRun) -> str:
 
 
 def check_source(run: Path, has_source: bool, src: object) -> None:
-    """Raise BytenmtError for a model or a source, None for none, with which no pairs can be scored.
-
-    has_source: whether the model reads a source.
-    """
+    """Raise BytenmtError for a language model, and for a source of None: no pairs can be scored."""
     if not has_source:
         raise BytenmtError(f"{run} is a language model: evaluate it with `bytenmt predict`")
     if src is None:
@@ -98,10 +91,7 @@ def open_text(path: Path, may_be_empty: bool = False) -> TextFile:
 
 
 def open_pairs(src: Path | None, tgt: Path) -> ParallelCorpus:
-    """Open parallel files as a corpus that keeps empty and long lines.
-
-    src=None: target lines alone.
-    """
+    """Open parallel files, or targets alone, as a corpus that keeps empty and long lines."""
     from bytenmt.data.corpus import ParallelCorpus
 
     source = None if src is None else open_text(src)

@@ -96,10 +96,7 @@ def predict(
 
 
 def _baseline(texts: tuple[TextFact, ...]) -> NGramBaseline:
-    """Return the n-gram model of a model's training texts.
-
-    Raises DataError if no text is known, or one has changed.
-    """
+    """Return the n-gram model of the training texts. Raises DataError for none, or changed ones."""
     from bytenmt.data.text_file import read_bytes
     from bytenmt.language.ngram import NGramBaseline
 

@@ -49,10 +49,7 @@ def format_plain(
 
 
 class LineQueue(Queue["InputLine | Exception | None"]):
-    """A bounded queue of lines from the thread that reads.
-
-    Its last item is None, or the error that ended the reading.
-    """
+    """A bounded queue of the lines that a thread reads, and at last None, or its error."""
 
     def batches(self) -> Iterator[list[InputLine]]:
         """Yield the lines that have arrived, 1 to maxsize at a time, until the end of input.
@@ -116,10 +113,7 @@ class LineFilter:
         self._answer_all(queue.batches(), Bar())
 
     def _answer_all(self, batches: Iterable[list[InputLine]], bar: Bar) -> None:
-        """Write a line for each line after the first n_done.
-
-        Raises DataError if there are fewer.
-        """
+        """Write a line for each one after the first n_done. Raises DataError if there are fewer."""
         n_read = 0
         for lines in batches:
             n_skipped = min(max(0, self.n_done - n_read), len(lines))
@@ -142,10 +136,7 @@ class LineFilter:
 
 
 def read_lines(input: BinaryIO, name: str) -> Iterator[InputLine]:
-    """Yield the lines of a stream as valid UTF-8; at its end, warn of how many were repaired.
-
-    name: of the stream, for messages. Raises DataError.
-    """
+    """Yield a stream's lines as valid UTF-8; at last warn of repaired ones. Raises DataError."""
     n_lines = n_repaired = 0
     sample = b""
     while line := input.readline(MAX_LINE_BYTES + 1):
@@ -166,10 +157,7 @@ def read_lines(input: BinaryIO, name: str) -> Iterator[InputLine]:
 
 
 def clean(line: bytes, number: int) -> bytes:
-    """Return a line without its line end and with invalid UTF-8 as U+FFFD.
-
-    Line 1 also loses its byte order mark.
-    """
+    """Return a line without its line end, with invalid UTF-8 as U+FFFD; line 1 without its BOM."""
     if line.endswith(b"\n"):
         line = line[:-1].removesuffix(b"\r")
     if number == 1:

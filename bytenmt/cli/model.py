@@ -122,10 +122,7 @@ def _count_words(sources: Sequence[Path], targets: Sequence[Path]) -> WordCounts
 
 
 def _own_validation_text(run: Path) -> list[Path]:
-    """Return the files that a run was validated on, two or a table.
-
-    The list is empty where they are gone or have too few lines.
-    """
+    """Return the files that a run was validated on; none if they are gone or have too few lines."""
     from bytenmt.checkpoints.weights import is_weights_file, read_run, resolve_path
     from bytenmt.data.text_file import TextFile
     from bytenmt.evaluation.calibration import MIN_LINES

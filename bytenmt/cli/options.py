@@ -156,10 +156,7 @@ class OptionValue(click.ParamType):  # type: ignore[type-arg]  # generic in the 
 
 
 def click_option(option: Option, heading: str) -> HeadedOption:
-    """Convert an Option to click's, None where it is left out.
-
-    heading: that of --help for an option that names none.
-    """
+    """Convert an Option to click's, None where it is left out. heading: for one that names none."""
     names = [*(option.flags or (option.long,)), option.name]
     help = option.help
     more: dict[str, Any] = {"required": True} if option.default is MISSING else {"default": None}
@@ -253,10 +250,7 @@ def models(
 
 
 def settings(*groups: str) -> OptionGroup:
-    """Return the options of groups such as "search", and those on kept spans, as one OptionGroup.
-
-    The command's argument `settings` gets a dict with the values that the user has given.
-    """
+    """Return the options of groups such as "search", and of kept spans, as `settings`."""
     options = [option for option in TRANSLATION_SETTINGS.values() if option.group in groups]
     return given_options("settings", [*options, *KEEP_SETTINGS.values()])
 

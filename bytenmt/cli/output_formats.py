@@ -22,10 +22,7 @@ Align = Callable[[Sequence[BestChunks]], "Sequence[Sequence[CharacterLink]]"]
 def n_best_list(
     results: Sequence[TranslationResult], first: int, seconds: Sequence[float]
 ) -> bytes:
-    """Return all hypotheses as lines `sentence ||| text ||| score`, the best of a sentence first.
-
-    first: the number of the first sentence, from 0. seconds: ignored; other formats write them.
-    """
+    """Return all hypotheses as lines `sentence ||| text ||| score`, a sentence's best first."""
     return b"".join(
         b"%d ||| %b ||| %.6f\n" % (number, hypothesis.text, hypothesis.score)
         for number, result in enumerate(results, first)
@@ -73,10 +70,7 @@ class JsonRecords:
 
 
 def describe_flags(results: Sequence[TranslationResult], first: int) -> Iterator[str]:
-    """Yield verdict and reasons of each flagged result, for people.
-
-    first: number of results[0], from 0.
-    """
+    """Yield verdict and reasons of each flagged result, for people, numbered from first + 1."""
     for number, result in enumerate(results, first + 1):
         best = result.best
         if best.flags:

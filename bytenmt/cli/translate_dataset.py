@@ -98,10 +98,7 @@ def _output_folders(source: Path, out: Path) -> dict[Path, Path]:
 
 
 def _format_of(path: Path) -> str:
-    """Return the format of a file by its suffix: parquet or jsonl.
-
-    Raises DataError for another suffix.
-    """
+    """Return the format of a file by its suffix: parquet or jsonl. Raises DataError."""
     unpacked = path.with_suffix("") if path.suffix in PACKED else path
     form = FORMATS.get(unpacked.suffix)
     if form is None:

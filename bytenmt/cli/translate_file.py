@@ -165,8 +165,7 @@ def _read_document(path: Path | None, options: ReadOptions, source: Path) -> Doc
 
 def _warn_of_codes(run: Path, lines: Sequence[CodedText]) -> None:
     """Warn where a model without sentinels translates lines with inline codes."""
-    has_codes = not all(isinstance(part, str) for line in lines for part in line)
-    if has_codes:
+    if not all(isinstance(part, str) for line in lines for part in line):
         CONSOLE.warn(
             f"{run} was trained without sentinels: inline codes without a pair are put at the end"
             " of units"

@@ -67,8 +67,7 @@ def halving(train: TrainConfig, progress: Progress) -> float:
 
 
 def plateau(train: TrainConfig, progress: Progress) -> float:
-    """Fall by train.plateau_factor at each validation that is not the best (Gehring et al.
-    2017)."""
+    """Fall by train.plateau_factor at validations that are not the best (Gehring et al. 2017)."""
     return float(train.plateau_factor**progress.standstills)
 
 

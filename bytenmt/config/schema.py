@@ -127,11 +127,7 @@ def resolve_config(arch: str | None, preset: str | None, settings: Mapping[str, 
 
 
 def check_names(config: Config) -> Config:
-    """Return the configuration unchanged.
-
-    Raises ConfigError where it names a schedule, a metric or a loss term that neither the package
-    nor a plugin has.
-    """
+    """Return the configuration. Raises ConfigError for an unknown schedule, metric or loss term."""
     check_schedule(config.train.schedule)
     check_metric(config.train.metric)
     for name in config.train.loss_terms:

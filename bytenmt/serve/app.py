@@ -170,8 +170,7 @@ class App:
         """Translate a file and return a URL of the translation that is valid for ten minutes."""
         service = self.service
         size = request.headers.get("content-length", "")
-        is_known = size.isdecimal() and len(size) < 12
-        n_bytes = int(size) if is_known else service.limits.body_bytes
+        n_bytes = int(size) if size.isdecimal() and len(size) < 12 else service.limits.body_bytes
         address = account_of(None, (), address_of(request.scope))
         with service.uploads.admitted(address, n_bytes // BYTES_PER_QUEUED_CHARACTER):
             body, file, client = await self._read(request, bodies.FormalityBody)

@@ -62,10 +62,7 @@ def read(source: DocumentSource) -> list[CodedText]:
 
 
 def write(source: DocumentSource, results: Sequence[LineTranslation]) -> bytes:
-    """Return the translated file.
-
-    results: a translation for each line that `read` returns, in its order.
-    """
+    """Return the translated file. results: a translation for each line of `read`, in its order."""
     document = source.parse()
     translate(document, dict(zip(lines_to_translate(document), results, strict=True)))
     return document.dump()

@@ -177,17 +177,14 @@ class Gateway:
         if length is None:
             return
         if "transfer-encoding" in headers:
-            message = "give Content-Length or Transfer-Encoding, not both"
-            raise Refusal(400, message, closes=True)
+            raise Refusal(400, "give Content-Length or Transfer-Encoding, not both", closes=True)
         if int(length) > self._service.limits.body_bytes:
             raise Refusal(413, TOO_LONG.format(self._service.limits.body_bytes), closes=True)
 
     def _check(self, headers: Headers, path: str, method: str) -> None:
-        """Raise Refusal for a foreign host name (400) or a page of a foreign site (403).
-
-        Probes ask by the server's address, which is allowed.
-        """
+        """Raise Refusal for a foreign host name (400) or a page of a foreign site (403)."""
         host = headers.get("host", "")
+        # Probes ask by the server's address.
         if not (path in ("/health", "/ready") or self._own_name.fullmatch(host.lower())):
             raise Refusal(
                 400, f"the name {host[:100]!r} is not allowed for this server: see --allowed-host"

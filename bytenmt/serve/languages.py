@@ -54,8 +54,7 @@ class Direction(NamedTuple):
     @staticmethod
     def parse(text: str) -> Direction:
         """Parse a pair such as en-de, or zh-Hans:en if a code has a hyphen. Raises BytenmtError."""
-        separator = ":" if ":" in text else "-"
-        parts = text.split(separator)
+        parts = text.split(":" if ":" in text else "-")
         are_codes = all(CODE.fullmatch(part) for part in parts)
         if len(parts) != 2 or not are_codes or parts[0] == parts[1]:
             raise BytenmtError(
@@ -113,10 +112,7 @@ class ServedLanguages:
         self.all = list(dict.fromkeys(code for direction in directions for code in direction))
 
     def known(self, code: str) -> str:
-        """Return the served code that matches a requested one: de for DE and de-AT, zh-Hans for zh.
-
-        Raises Refusal (400).
-        """
+        """Return the served code for a requested one, de for DE and de-AT. Raises Refusal (400)."""
         wanted = code.replace("_", "-").casefold()
         served = {name.replace("_", "-").casefold(): name for name in reversed(self.all)}
         by_language = {tag.partition("-")[0]: name for tag, name in served.items()}

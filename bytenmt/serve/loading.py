@@ -161,10 +161,7 @@ def _by_direction(values: Sequence[str], option: str) -> dict[Direction, list[Pa
 
 
 def read_keys(path: Path) -> list[str]:
-    """Return the API keys of a file, one per line; # starts a comment.
-
-    Raises BytenmtError where there is none.
-    """
+    """Return the API keys of a file, one a line; # is a comment. Raises BytenmtError for none."""
     # Some editors begin a file with a byte order mark.
     lines = path.read_text(encoding="utf-8-sig", errors="surrogateescape").splitlines()
     keys = [line.strip() for line in lines if line.strip() and not line.startswith("#")]

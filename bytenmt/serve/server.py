@@ -57,10 +57,7 @@ class GracefulServer(uvicorn.Server):
             logger.error("no file descriptor is left for a connection: raise the limit (ulimit -n)")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to end the server, at a second signal at once.
-
-        uvicorn's own method would raise the signal again at the end.
-        """
+        """Begin to end, at a second signal at once; uvicorn's own would raise the signal again."""
         self.force_exit = self.should_exit
         self.should_exit = True
 

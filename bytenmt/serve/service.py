@@ -237,10 +237,7 @@ class Service:
         plan: TranslationPlan,
         is_judged: bool,
     ) -> list[bytes]:
-        """Return files with their lines translated.
-
-        is_judged: whether doubtful units are marked.
-        """
+        """Return files with their lines translated. is_judged: mark doubtful units."""
         if plan.is_copy:
             return [file.data for file in files]
         results = await self._translate_lines(
