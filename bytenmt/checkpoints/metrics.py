@@ -27,14 +27,20 @@ class MetricsLog:
         validated: int | None = None,
         watch: Callable[[Record], None] | None = None,
     ) -> None:
-        """Remove the records that a killed run wrote after its last checkpoint.
+        """Remove the records after the last checkpoint, which a resumed run writes again.
 
         update: where the run begins or goes on; validated: the update of the last validation that
         the checkpoint knows, None for all; watch: also called with every record.
         """
         self.path = run / METRICS
         self.watch = watch
-        self._cut(update, validated)
+        lines = self.path.read_bytes().splitlines(keepends=True) if self.path.is_file() else []
+        kept = []
+        for line in lines:
+            with suppress(ValueError, KeyError):  # the last line of a killed run
+                if line.endswith(b"\n") and _is_before(json.loads(line), update, validated):
+                    kept.append(line)
+        write_atomically(self.path, b"".join(kept))
 
     def write(self, record: Record) -> None:
         """Append a record, values by name with "update", as JSON. Raises CheckpointError."""
@@ -45,17 +51,6 @@ class MetricsLog:
                 file.write(msgspec.json.encode(record) + b"\n")
         except OSError as error:
             raise CheckpointError(f"cannot write {self.path}: {error.strerror}") from None
-
-    def _cut(self, update: int, validated: int | None) -> None:
-        """Keep the records up to an update, and the validations up to another: a resumed run writes
-        the later ones again."""
-        lines = self.path.read_bytes().splitlines(keepends=True) if self.path.is_file() else []
-        kept = []
-        for line in lines:
-            with suppress(ValueError, KeyError):  # the last line of a killed run
-                if line.endswith(b"\n") and _is_before(json.loads(line), update, validated):
-                    kept.append(line)
-        write_atomically(self.path, b"".join(kept))
 
 
 def _is_before(record: Record, update: int, validated: int | None) -> bool:

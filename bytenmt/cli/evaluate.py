@@ -165,11 +165,9 @@ def _print_log_probabilities(
         log_p = log_probabilities(runtime.make_scorer(), corpus, formality=formality)
         columns.append(log_p.tolist())
     for *nats, n_bytes in zip(*columns, corpus.target_lengths.tolist(), strict=True):
-        fields = []
-        for value in nats:
-            bits = -value / math.log(2) / n_bytes if n_bytes else math.inf
-            fields.append(f"{value:.6f}\t{bits:.6f}")
-        click.echo("\t".join(fields))
+        costs = [-value / math.log(2) / n_bytes if n_bytes else math.inf for value in nats]
+        numbers = zip(nats, costs, strict=True)
+        click.echo("\t".join(f"{value:.6f}\t{bits:.6f}" for value, bits in numbers))
 
 
 def _translate(

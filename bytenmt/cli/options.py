@@ -161,9 +161,7 @@ def click_option(option: Option, heading: str) -> HeadedOption:
     help = option.help
     more: dict[str, Any] = {"required": True} if option.default is MISSING else {"default": None}
     if option.default not in (MISSING, None, False, (), "", b"") and "(default" not in help:
-        shown = option.default
-        if isinstance(shown, float):
-            shown = f"{shown:g}"
+        shown = f"{option.default:g}" if isinstance(option.default, float) else option.default
         help = f"{help.removesuffix('.')} (default: {shown})."
     if bool in (option.item, option.kind):
         more["is_flag"] = True
@@ -201,9 +199,8 @@ def given_options(
 
     def take(values: dict[str, Any]) -> dict[str, Any]:
         taken = {option.name: values.pop(option.name) for option in options}
-        return {
-            name: kind(**{key: value for key, value in taken.items() if value not in (None, ())})
-        }
+        given = {key: value for key, value in taken.items() if value not in (None, ())}
+        return {name: kind(**given)}
 
     return OptionGroup(name, [click_option(option, heading) for option in options], take)
 
@@ -227,15 +224,12 @@ def models(
         if not names:
             runs += words
         elif not runs:
-            runs = words[:1]
-            words = words[1:]
+            runs, words = words[:1], words[1:]
         if not least <= len(runs) <= most:
             raise click.UsageError(f"{len(runs)} models: expected {metavar}")
         if names and not n_least <= len(words) <= n_most:
             raise click.UsageError(f"{len(words)} files after the model: expected {metavar}")
-        if not names:
-            return {"runs": runs}
-        return {"runs": runs, "files": words}
+        return {"runs": runs, "files": words} if names else {"runs": runs}
 
     path = click.Path(path_type=Path)
     text = f"Run folder or weights file, instead of MODEL. {help}".rstrip()

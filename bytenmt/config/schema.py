@@ -147,7 +147,8 @@ def parse_config(tree: Mapping[str, Any]) -> Config:
     not trained.
     """
     load_plugins()
-    arch = _named_architecture(tree)
+    model = tree.get("model")
+    arch = model.get("arch") if isinstance(model, Mapping) else None
     if isinstance(arch, str) and arch not in ARCHITECTURES:
         what = f"configuration model.arch: {shorten(arch)} is not one of {', '.join(BUILT_IN)}"
         raise ConfigError(f"{what}; {NEEDS_PLUGIN}")
@@ -206,12 +207,6 @@ def _explained(message: str, arch: Any) -> str:
         kind: type[Section] = ARCHITECTURES[arch].section if section != "train" else TrainConfig
         what += f", expected one of {', '.join(get_args(get_type_hints(kind)[key]))}"
     return f"configuration {path}: {explain_mistake(what)}".replace(" :", ":")
-
-
-def _named_architecture(tree: Mapping[str, Any]) -> Any:
-    """Return model.arch of a nested dictionary of any kind; None where there is none."""
-    model = tree.get("model")
-    return model.get("arch") if isinstance(model, Mapping) else None
 
 
 @cache

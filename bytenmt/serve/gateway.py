@@ -139,10 +139,8 @@ class Gateway:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = [*message["headers"], *HEADERS]
-                if must_close or service.is_draining:
-                    headers.append((b"connection", b"close"))
-                message = {**message, "headers": headers}
+                closing = [(b"connection", b"close")] if must_close or service.is_draining else []
+                message = {**message, "headers": [*message["headers"], *HEADERS, *closing]}
             await send(message)
 
         try:

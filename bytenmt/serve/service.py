@@ -132,9 +132,7 @@ class Service:
         """Return why the server is not ready for requests, or None if it is."""
         if self.is_draining:
             return "the server is shutting down"
-        if self.queue.is_full:
-            return "too many requests are waiting"
-        return None
+        return "too many requests are waiting" if self.queue.is_full else None
 
     async def guesses(self, texts: Sequence[str]) -> list[LanguageGuess]:
         """Return the languages that the joined texts may be in, likeliest first."""
@@ -147,28 +145,21 @@ class Service:
         served, and for a form of address that its model has not learned.
         """
         target = self.languages.known(body.target)
-        guess = None
-        if body.source.lower() == AUTO:
-            guess = (await self.guesses(texts))[0]
-            source = guess.language
-        else:
-            source = self.languages.known(body.source)
+        guess = (await self.guesses(texts))[0] if body.source.lower() == AUTO else None
+        source = guess.language if guess else self.languages.known(body.source)
         formality = body.formality if isinstance(body, FormalityBody) else None
         plan = TranslationPlan(Direction(source, target), guess, client, formality)
         if plan.is_copy:
             return plan
-        if plan.direction in self.models:
-            if formality is not None and not self.models[plan.direction].has_formality:
-                raise Refusal(
-                    400,
-                    f"the model of {plan.direction} has not learned forms of address:"
-                    " leave out formality",
-                )
-            return plan
-        message = f"no model translates from {source} into {target}: see /languages"
-        if guess is not None:
-            message = f"the text is in {name_of(source)} ({source}), as detected: {message}"
-        raise Refusal(400, message)
+        if plan.direction not in self.models:
+            message = f"no model translates from {source} into {target}: see /languages"
+            if guess is not None:
+                message = f"the text is in {name_of(source)} ({source}), as detected: {message}"
+            raise Refusal(400, message)
+        if formality is not None and not self.models[plan.direction].has_formality:
+            message = f"the model of {plan.direction} has not learned forms of address"
+            raise Refusal(400, f"{message}: leave out formality")
+        return plan
 
     async def translate(
         self,
