@@ -228,10 +228,9 @@ def describe_misfit(arrays: Mapping[str, Array], config: Config, precision: str)
             expected[name + ROWS] = "uint8", (shape[0] // 8,)
             bits = arrays[name + ROWS].reshape(-1).view(np.uint8)
             shape = int(np.unpackbits(bits).sum()), shape[1]
-        expected[name] = "float32", shape
-        if is_matrix(name, shape):
-            expected[name] = PRECISIONS[precision], shape
-        if expected[name][0] == "int8":
+        kind = PRECISIONS[precision] if is_matrix(name, shape) else "float32"
+        expected[name] = kind, shape
+        if kind == "int8":
             expected[name + SCALE] = "float32", shape[:1]
     wrong = sorted(
         name for name in stored.keys() | expected.keys() if stored.get(name) != expected.get(name)

@@ -1,7 +1,4 @@
-"""The command `evaluate`: scores of models' translations and of texts that exist already.
-
-Heavy modules are imported inside the command.
-"""
+"""The command `evaluate`: scores of models' translations and of texts that exist already."""
 
 from __future__ import annotations
 

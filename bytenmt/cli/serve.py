@@ -73,17 +73,13 @@ class NetworkOptions:
 
     def __post_init__(self) -> None:
         """Raise BytenmtError for values of the access that nobody would ever match."""
-        for name, values, shape, expected in (
-            (
-                "origin",
-                self.allowed_origin,
-                r"\*|[^:/]+://[^/]+",
-                "* or a site such as https://example.org",
-            ),
-            ("host", self.allowed_host, r"[^:/]+|\[.+\]", "a name such as *.example.org"),
-        ):
-            if wrong := [value for value in values if not re.fullmatch(shape, value)]:
-                raise BytenmtError(f"--allowed-{name} {wrong[0]}: expected {expected}")
+        for origin in self.allowed_origin:
+            if not re.fullmatch(r"\*|[^:/]+://[^/]+", origin):
+                expected = "* or a site such as https://example.org"
+                raise BytenmtError(f"--allowed-origin {origin}: expected {expected}")
+        for host in self.allowed_host:
+            if not re.fullmatch(r"[^:/]+|\[.+\]", host):
+                raise BytenmtError(f"--allowed-host {host}: expected a name such as *.example.org")
         try:
             for address in self.trusted_proxy:
                 ip_network(address)

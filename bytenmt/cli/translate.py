@@ -116,9 +116,7 @@ def translate(
             "--resume needs an output file with one line per input line: give -o, without --n-best"
         )
     is_stream = input is None or input.is_fifo()  # lines of a pipe are translated as they come
-    text = None
-    if input is not None and not is_stream:
-        text = inputs.open_text(input, may_be_empty=True)
+    text = None if input is None or is_stream else inputs.open_text(input, may_be_empty=True)
     runtime = inputs.load_models(runs, engine)
     translator = Translator.from_runtime(runtime, checked)
     form = _output_format(answers, runtime, translator.settings)
@@ -156,14 +154,12 @@ def _shape(
     shape["engine"] = f"{spec.engine} {spec.device} {' '.join(precisions)}"
     for name in TRANSLATION_SETTINGS.keys() - {"max_tokens"}:  # which changes nothing but the speed
         shape[option_name(name)] = getattr(settings.search, name, getattr(settings, name, None))
-    for name in KEEP_SETTINGS:
-        shape[option_name(name)] = given.get(name)
+    shape |= {option_name(name): given.get(name) for name in KEEP_SETTINGS}
     if (glossary := given.get("glossary")) is not None:
         shape["--glossary"] = hashlib.sha256(Path(glossary).read_bytes()).hexdigest()[:16]
     shape["--reverse"] = None if spec.reverse is None else Path(spec.reverse).resolve()
-    for name, value in vars(answers).items():
-        shape[f"--{name.replace('_', '-')}"] = value
-    return shape
+    answers_given = vars(answers).items()
+    return shape | {f"--{name.replace('_', '-')}": value for name, value in answers_given}
 
 
 def _output_format(answers: OutputOptions, runtime: Runtime, settings: Settings) -> OutputFormat:

@@ -106,9 +106,9 @@ def options_of(record: type) -> dict[str, Option]:
     options = {}
     for key in msgspec.structs.fields(record):
         hint = hints[key.name]
-        metas = [meta for meta in get_args(hint)[1:] if isinstance(meta, Meta)]
-        for help in [meta.description for meta in metas if meta.description]:
-            options[key.name] = Option(key.name, hint, key.default, help)
+        for meta in get_args(hint)[1:]:
+            if isinstance(meta, Meta) and meta.description:
+                options[key.name] = Option(key.name, hint, key.default, meta.description)
     return options
 
 

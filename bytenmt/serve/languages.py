@@ -128,10 +128,8 @@ class ServedLanguages:
         """Return the languages as LibreTranslate does: a source is among its own targets, too."""
         languages = []
         for code in self.all:
-            targets = {to for source, to in self.directions if source == code}
-            languages.append(
-                {"code": code, "name": name_of(code), "targets": sorted({code, *targets})}
-            )
+            targets = {code, *(to for source, to in self.directions if source == code)}
+            languages.append({"code": code, "name": name_of(code), "targets": sorted(targets)})
         return languages
 
     def guesses(self, text: str) -> list[LanguageGuess]:
