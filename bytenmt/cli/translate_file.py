@@ -14,7 +14,7 @@ from bytenmt.cli.languages import LanguageOptions, agreed_languages
 from bytenmt.cli.options import command, models, settings
 from bytenmt.config.fields import Bits, option
 from bytenmt.decoding.interface import EngineSpec
-from bytenmt.documents.formats import FORMATS, Format
+from bytenmt.documents.formats import FORMATS
 from bytenmt.documents.unit import Document, primary
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.languages import Direction
@@ -112,8 +112,8 @@ def translate_file(
     corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
     languages = agreed_languages(how.languages, runs[0], corpora, CONSOLE.warn)
     if languages and not (how.overwrite and how.pair):
-        allowed = _allowed_targets(document, languages, how.pair, record)
-        _check_targets(document, source, languages, allowed)
+        may_be_source = bool(how.pair) and record.may_declare_source
+        _check_targets(document, source, languages, may_be_source)
     memory = TranslationMemory.from_file(how.memory, languages) if how.memory is not None else None
     judge = Judge.from_runtime(runtime, how.flag_above, FLAG_ABOVE, translator.options.beam)
     CONSOLE.detail(judge.describe())
@@ -172,23 +172,16 @@ def _warn_of_codes(run: Path, lines: Sequence[CodedText]) -> None:
         )
 
 
-def _allowed_targets(
-    document: Document, languages: Direction, pair: str | None, record: Format
-) -> list[str]:
-    """Return the languages that a document may declare as that of its translations.
+def _check_targets(
+    document: Document, name: Path, languages: Direction, may_be_source: bool
+) -> None:
+    """Raise BytenmtError for a document that is for another language; regions may differ.
 
-    Some formats declare the source language until they are translated; --pair accepts it.
+    may_be_source: whether it may be for the source language until it is translated, as some
+    formats declare; --pair accepts it.
     """
     is_untranslated = not any(unit.target for unit in document.units)
-    if pair and record.may_declare_source and is_untranslated:
-        return [languages.target, languages.source]
-    return [languages.target]
-
-
-def _check_targets(
-    document: Document, name: Path, languages: Direction, allowed: Sequence[str]
-) -> None:
-    """Raise BytenmtError for a document into a language that is not allowed; regions may differ."""
+    allowed = languages if may_be_source and is_untranslated else (languages.target,)
     for code in document.targets:
         if code and primary(code) not in map(primary, allowed):
             raise BytenmtError(

@@ -37,11 +37,8 @@ def load_models(
     precision, and threads (of the model that uses several; the cores less one for each model).
     reporter: shows warnings of the models that are loaded.
     """
-    settings = {
-        name: value
-        for name, value in options.items()
-        if name in TRANSLATION_SETTINGS or name == "keep"
-    }
+    names = {*TRANSLATION_SETTINGS, "keep"}
+    settings = {name: value for name, value in options.items() if name in names}
     Settings.from_dict(settings, option_name)  # what contradicts each other shows here
     runs = _by_direction(models, "MODEL")
     opposites = {
