@@ -263,11 +263,9 @@ def train(run: Name, **options: Any) -> Run:
     folder = Path(run)
     start = _path(how.init_from)
     texts = [_paths(names) for names in (how.src, how.tgt, how.tsv, how.text)]
-    valid = (how.valid_src, how.valid_tgt, how.valid_tsv, how.valid_text)
-    valid_texts = [_paths(names or ()) for names in valid]
-    files, valid_files = arguments.files_to_train_on(
-        folder, how.resume, texts, how.weights, valid_texts
-    )
+    valid_names = (how.valid_src, how.valid_tgt, how.valid_tsv, how.valid_text)
+    valid = [_paths(names or ()) for names in valid_names]
+    files, valid_files = arguments.files_to_train_on(folder, how.resume, texts, how.weights, valid)
     tree = arguments.settings_tree(how.settings, train_keys)
     file = _path(how.config)
     source = files[0].has_source
@@ -321,7 +319,5 @@ def _corpus(sources: Texts, targets: Texts) -> ParallelCorpus:
 def _text(text: Texts, name: str) -> TextFile:
     if isinstance(text, str | Path):
         return TextFile.open(Path(text))
-    lines = (
-        encode_line(line, f"line {number} of the {name}") for number, line in enumerate(text, 1)
-    )
+    lines = (encode_line(line, f"line {n} of the {name}") for n, line in enumerate(text, 1))
     return TextFile.from_bytes(b"".join(line + b"\n" for line in lines), name)

@@ -109,9 +109,7 @@ def _count_words(sources: Sequence[Path], targets: Sequence[Path]) -> WordCounts
     from bytenmt.data.sentences import languages_of_files
     from bytenmt.translation.source_words import WordCounts
 
-    corpus = ParallelCorpus.open_all(
-        [PairFiles(src, tgt) for src, tgt in zip(sources, targets, strict=True)]
-    )
+    corpus = ParallelCorpus.open_all([*map(PairFiles, sources, targets)])
     languages = languages_of_files(sources)
     counts = WordCounts(languages[0] if len(languages) == 1 else "")
     with CONSOLE.bar(len(corpus), " pairs") as bar:

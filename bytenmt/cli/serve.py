@@ -142,9 +142,8 @@ def serve(models: tuple[str, ...], network: NetworkOptions, decoding: dict[str, 
         for param in click.get_current_context().command.params
         if isinstance(param, click.Option)
     }
-    if unknown := [
-        name for name in os.environ if name.startswith(f"{PREFIX}_") and name not in known
-    ]:
+    given = {name for name in os.environ if name.startswith(f"{PREFIX}_")}
+    if unknown := sorted(given - known):
         raise click.UsageError(f"serve has no variable {unknown[0]}: see --help.")
     if not models:
         raise click.UsageError("No model given: name PAIR=MODEL.")

@@ -189,9 +189,8 @@ class App:
             data = await _while_connected(request, service.translate_file(source, body, client))
         token = self._keep(data)
         name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{path.stem[-80:]}_{body.target}{path.suffix}")
-        return json_response(
-            {"translatedFileUrl": f"{request.base_url}download_file/{token}/{name}"}
-        )
+        url = f"{request.base_url}download_file/{token}/{name}"
+        return json_response({"translatedFileUrl": url})
 
     def _keep(self, data: bytes) -> str:
         """Keep a translated file for ten minutes; return the token that its download needs."""

@@ -120,6 +120,7 @@ class Gateway:
         began = time.monotonic()
         status = 0
         n_received = 0
+        method = scope["method"]
         must_close = False
         # The route has neither a token nor the name of a file.
         matching = (
@@ -147,7 +148,7 @@ class Gateway:
             async with asyncio.timeout(limits.seconds):
                 headers = Headers(scope=scope)
                 self._check_body(headers)
-                self._check(headers, path, scope["method"])
+                self._check(headers, path, method)
                 await self._app(scope, limited_receive, noting_send)
         except (Exception, asyncio.CancelledError) as error:
             refusal = refusal_of(service, error, scope)
@@ -162,9 +163,7 @@ class Gateway:
             code = status or LEFT_STATUS
             service.metrics.requests.labels(path, code).inc()
             service.metrics.seconds.labels(path).observe(seconds)
-            logger.info(
-                "%s %s %s %d %.3f s", address_of(scope), scope["method"], path, code, seconds
-            )
+            logger.info("%s %s %s %d %.3f s", address_of(scope), method, path, code, seconds)
 
     def _check_body(self, headers: Headers) -> None:
         """Raise Refusal for a body that is too long (413), or whose end is in doubt (400).

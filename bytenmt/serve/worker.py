@@ -105,10 +105,9 @@ class Worker:
         try:
             translator = self._translator
             if self._scheduler is None:
-                usual = translator.capacity(
-                    min(USUAL_LINE_BYTES, translator.settings.max_source_bytes)
-                )
-                self._scheduler = Scheduler(translator.make_engine(min(MAX_SLOTS, usual)))
+                line_bytes = min(USUAL_LINE_BYTES, translator.settings.max_source_bytes)
+                n_slots = min(MAX_SLOTS, translator.capacity(line_bytes))
+                self._scheduler = Scheduler(translator.make_engine(n_slots))
             job.batch = translator.batch(job.lines, formality=job.formality)
             self._jobs.add(job)
             self._waiting.add(job)
