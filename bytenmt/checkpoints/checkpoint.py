@@ -190,11 +190,7 @@ def check_can_be_stored(model: Model[Any, Any], config: ModelSection) -> None:
 
 
 def load_weights(model: Model[Any, Any], tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copy tensors by name into a model of the same shapes, in place.
-
-    path: where they are from, for the message of the CheckpointError that is raised where names or
-    shapes differ.
-    """
+    """Copy tensors by name into a model. Raises CheckpointError if names or shapes differ."""
     parameters = model_tensors(model)
     if _shapes(parameters) != _shapes(tensors):
         raise CheckpointError(f"{path} does not fit the model: it has another architecture or size")

@@ -37,11 +37,7 @@ class HeadedOption(click.Option):
 
 
 def common_options() -> list[click.Parameter]:
-    """Return the options -q, -v and --plugin, which every command has.
-
-    A command does not get them as arguments: -q and -v are stored in ctx.meta, and --plugin loads
-    its files.
-    """
+    """Return the options -q and -v, stored in ctx.meta, and --plugin, which loads its files."""
 
     def store(ctx: click.Context, param: click.Parameter, is_set: bool) -> None:
         ctx.meta[f"bytenmt.{param.name}"] = is_set

@@ -105,10 +105,7 @@ def lr_factor(train: TrainConfig, progress: Progress) -> float:
 
 
 def fraction_done(train: TrainConfig, progress: Progress) -> float:
-    """Return how much of a run is done, 0 to 1; 0 if there is no limit.
-
-    It is the share of the limit (updates, epochs, minutes) that is reached first.
-    """
+    """Return the share, 0 to 1, of the limit that a run reaches first; 0 if it has no limit."""
     shares = [0.0]
     if train.max_updates:
         shares.append(progress.update / train.max_updates)
@@ -123,10 +120,7 @@ def fraction_done(train: TrainConfig, progress: Progress) -> float:
 
 
 def stopped_early(train: TrainConfig, progress: Progress) -> str:
-    """Return the reason, for the user, to end training before its limits; "" to go on.
-
-    It ends after train.patience validations without improvement, or at a rate below train.min_lr.
-    """
+    """Return why training ends before its limits, for the user; "" to go on."""
     if train.patience and progress.waited >= train.patience:
         return f"no better {train.metric.replace('_', ' ')} for {progress.waited} validations"
     if train.schedule == "plateau" and train.plateau_factor**progress.standstills < train.min_lr:
