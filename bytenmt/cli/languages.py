@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bytenmt.config.fields import option
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.documents.unit import primary
 from bytenmt.serve.languages import Direction, model_languages
-
-if TYPE_CHECKING:
-    from bytenmt.data.pair_files import PairFiles
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,17 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from queue import Queue
 from threading import Thread
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from bytenmt.cli.console import CONSOLE
-from bytenmt.data.text_file import check_encoding, repair_warning
+from bytenmt.data.text_file import TextFile, check_encoding, repair_warning
 from bytenmt.errors import DataError
 from bytenmt.reporter import Bar
 from bytenmt.translation.line_batch import TranslationResult
 from bytenmt.utf8 import BYTE_ORDER_MARK, first_invalid, repair
-
-if TYPE_CHECKING:
-    from bytenmt.data.text_file import TextFile
 
 MAX_LINE_BYTES = 1 << 24  # what never ends is not a line
 N_CHECKED_LINES = 100  # of a stream, after which its encoding is checked

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from bytenmt.decoding.interface import Hypothesis
+from bytenmt.translation.alignment import CharacterLink
 from bytenmt.translation.confidence import Verdict, verdict_record
 from bytenmt.translation.line_batch import TranslationResult
 
-if TYPE_CHECKING:  # it imports PyTorch
-    from bytenmt.translation.alignment import CharacterLink
-
 BestChunks = Sequence[tuple[bytes, bytes, bytes]]  # of a line, see TranslationResult.best_chunks
-Align = Callable[[Sequence[BestChunks]], "Sequence[Sequence[CharacterLink]]"]
+Align = Callable[[Sequence[BestChunks]], Sequence[Sequence[CharacterLink]]]
 
 
 def n_best_list(

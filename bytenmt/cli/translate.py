@@ -17,12 +17,12 @@ from bytenmt.cli.options import FILES, command, models, settings
 from bytenmt.config.fields import Bits, Positive, option
 from bytenmt.decoding.interface import SPEED_HEADING, EngineSpec
 from bytenmt.errors import BytenmtError
+from bytenmt.translation.settings import KEEP_SETTINGS, TRANSLATION_SETTINGS, Settings, option_name
 
 if TYPE_CHECKING:
     from bytenmt.cli.line_filter import OutputFormat
     from bytenmt.decoding.loading import Runtime
     from bytenmt.translation.line_batch import TranslationResult
-    from bytenmt.translation.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +145,6 @@ def _shape(
 ) -> dict[str, Any]:
     """Return what the lines of an output depend on besides the input, by name."""
     from bytenmt.decoding.engine_selection import precision_of
-    from bytenmt.translation.settings import KEEP_SETTINGS, TRANSLATION_SETTINGS, option_name
 
     spec = runtime.spec
     precisions = [precision_of(run.precision, spec) for run in runtime.runs]

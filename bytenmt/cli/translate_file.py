@@ -14,14 +14,14 @@ from bytenmt.cli.languages import LanguageOptions, agreed_languages
 from bytenmt.cli.options import command, models, settings
 from bytenmt.config.fields import Bits, option
 from bytenmt.decoding.interface import EngineSpec
+from bytenmt.documents import formats
 from bytenmt.documents.formats import FORMATS
-from bytenmt.documents.unit import Document, primary
+from bytenmt.documents.unit import CodedText, Document, ReadOptions, primary
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.languages import Direction
 
 if TYPE_CHECKING:
     from bytenmt.documents.translation import LineTranslation
-    from bytenmt.documents.unit import CodedText, ReadOptions
     from bytenmt.evaluation.judge import Judge
     from bytenmt.translation.translator import Translator
 
@@ -89,11 +89,9 @@ def translate_file(
     pip install 'bytenmt[documents]'.
     """
     from bytenmt.cli import inputs
-    from bytenmt.documents import formats
     from bytenmt.documents.memory import TranslationMemory
     from bytenmt.documents.placement import lines_to_repair, repair
     from bytenmt.documents.translation import lines_to_translate, translate
-    from bytenmt.documents.unit import ReadOptions
     from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
     from bytenmt.translation.translator import Translator
 
@@ -154,7 +152,6 @@ def _with_reverse(
 def _read_document(path: Path | None, options: ReadOptions, source: Path) -> Document:
     """Read a file, or standard input for None; print warnings. source: the name for messages."""
     from bytenmt.data.text_file import read_bytes
-    from bytenmt.documents import formats
 
     data = standard_input().read() if path is None else read_bytes(path).tobytes()
     document = formats.read(data, options, source)

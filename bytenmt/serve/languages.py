@@ -6,16 +6,14 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.data.sentences import languages_of_files
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.work_queue import Refusal
-
-if TYPE_CHECKING:
-    from bytenmt.data.pair_files import PairFiles
 
 ENGLISH_NAMES = """
     ar:Arabic az:Azerbaijani be:Belarusian bg:Bulgarian bn:Bengali ca:Catalan cs:Czech da:Danish
