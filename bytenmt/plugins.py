@@ -41,11 +41,6 @@ LOSS_TERMS: dict[str, Callable[[Any], torch.Tensor]] = {}
 SCHEDULES: dict[str, Callable[[Any, Any], float]] = {}
 
 
-def mean_of_lines(values: Any) -> float:
-    """Return the mean of an array of numbers, one for each line of a text."""
-    return float(values.mean())
-
-
 class Metric(NamedTuple):
     """A measure of translations, by which training selects weights and `evaluate` compares.
 
@@ -58,7 +53,8 @@ class Metric(NamedTuple):
     # Returns a number, or a row of numbers, for each line from the sources, the translations and
     # the references. None: the model itself measures the metric, which needs no translations.
     line_values: Callable[[Sequence[str], Sequence[str], Sequence[str]], Any] | None = None
-    combine: Callable[[Any], float] = mean_of_lines  # of an array of the lines' numbers
+    # Of an array of the lines' numbers; by default their mean.
+    combine: Callable[[Any], float] = lambda values: float(values.mean())
     template: str = "{:.2f}"  # how a value is printed
 
     def is_better(self, value: float, best: float | None) -> bool:

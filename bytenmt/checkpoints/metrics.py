@@ -38,7 +38,10 @@ class MetricsLog:
         kept = []
         for line in lines:
             with suppress(ValueError, KeyError):  # the last line of a killed run
-                if line.endswith(b"\n") and _is_before(json.loads(line), update, validated):
+                record = json.loads(line)
+                is_validation = validated is not None and "valid_bits_per_byte" in record
+                last = validated if is_validation else update
+                if line.endswith(b"\n") and record["update"] <= last:
                     kept.append(line)
         write_atomically(self.path, b"".join(kept))
 
@@ -51,9 +54,3 @@ class MetricsLog:
                 file.write(msgspec.json.encode(record) + b"\n")
         except OSError as error:
             raise CheckpointError(f"cannot write {self.path}: {error.strerror}") from None
-
-
-def _is_before(record: Record, update: int, validated: int | None) -> bool:
-    """Return whether a record was written up to an update, or, for a validation, up to another."""
-    is_validation = validated is not None and "valid_bits_per_byte" in record
-    return bool(record["update"] <= (validated if is_validation else update))
