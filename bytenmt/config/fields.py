@@ -8,7 +8,7 @@ nothing heavy.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -17,7 +17,8 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_
 import msgspec
 from msgspec import Meta
 
-from bytenmt.errors import SettingError, printable
+from bytenmt.errors import ConfigError, SettingError, printable
+from bytenmt.plugins import NEEDS_PLUGIN
 
 MAX_COUNT = 10**9  # bytes, lines, updates: more than anybody has
 Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
@@ -127,6 +128,15 @@ def check_values(
         except ValueError as error:
             raise SettingError(f"{shown(name)} is {shorten(values[name])}: {error}") from None
     return checked
+
+
+def check_name(key: str, name: str, names: Iterable[str]) -> None:
+    """Raise ConfigError if a configuration key names nothing of the package or of a plugin."""
+    if name not in names:
+        choices = ", ".join(names)
+        raise ConfigError(
+            f"configuration {key}: {shorten(name)} is not one of {choices}; {NEEDS_PLUGIN}"
+        )
 
 
 def explain_mistake(message: str) -> str:

@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-from bytenmt.config.fields import shorten
 from bytenmt.config.train_section import TrainConfig
-from bytenmt.errors import BytenmtError, ConfigError
-from bytenmt.plugins import NEEDS_PLUGIN, SCHEDULES
+from bytenmt.errors import BytenmtError
+from bytenmt.plugins import SCHEDULES
 
 
 class Progress(Protocol):
@@ -74,15 +73,6 @@ def plateau(train: TrainConfig, progress: Progress) -> float:
 PACKAGE_SCHEDULES = (cosine, linear, inverse_sqrt, constant, wsd, halving, plateau)
 for package_schedule in PACKAGE_SCHEDULES:  # a plugin's of the same name wins
     SCHEDULES.setdefault(package_schedule.__name__, package_schedule)
-
-
-def check_schedule(name: str) -> None:
-    """Raise ConfigError for a name that no schedule of the package or of a plugin has."""
-    if name not in SCHEDULES:
-        raise ConfigError(
-            f"configuration train.schedule: {shorten(name)} is not one of {', '.join(SCHEDULES)};"
-            f" {NEEDS_PLUGIN}"
-        )
 
 
 def lr_factor(train: TrainConfig, progress: Progress) -> float:

@@ -17,13 +17,12 @@ import tomli_w
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES, BUILT_IN
 from bytenmt.architectures.section import ModelSection, Section
-from bytenmt.config.fields import Fraction, Positive, explain_mistake, shorten
-from bytenmt.config.metrics import check_metric
-from bytenmt.config.schedules import check_schedule
+from bytenmt.config import metrics, schedules  # noqa: F401  # which fill METRICS and SCHEDULES
+from bytenmt.config.fields import Fraction, Positive, check_name, explain_mistake, shorten
 from bytenmt.config.train_section import TrainConfig
 from bytenmt.config.tree import assign, merge_settings, preset_tree
 from bytenmt.errors import ConfigError
-from bytenmt.plugins import LOSS_TERMS, NEEDS_PLUGIN, load_plugins
+from bytenmt.plugins import LOSS_TERMS, METRICS, NEEDS_PLUGIN, SCHEDULES, load_plugins
 
 if TYPE_CHECKING:
     ModelConfig = ModelSection
@@ -128,8 +127,8 @@ def resolve_config(arch: str | None, preset: str | None, settings: Mapping[str, 
 
 def check_names(config: Config) -> Config:
     """Return the configuration. Raises ConfigError for an unknown schedule, metric or loss term."""
-    check_schedule(config.train.schedule)
-    check_metric(config.train.metric)
+    check_name("train.schedule", config.train.schedule, SCHEDULES)
+    check_name("train.metric", config.train.metric, METRICS)
     for name in config.train.loss_terms:
         if name not in LOSS_TERMS:
             raise ConfigError(
@@ -150,8 +149,7 @@ def parse_config(tree: Mapping[str, Any]) -> Config:
     model = tree.get("model")
     arch = model.get("arch") if isinstance(model, Mapping) else None
     if isinstance(arch, str) and arch not in ARCHITECTURES:
-        what = f"configuration model.arch: {shorten(arch)} is not one of {', '.join(BUILT_IN)}"
-        raise ConfigError(f"{what}; {NEEDS_PLUGIN}")
+        check_name("model.arch", arch, BUILT_IN)
     kind = Config
     if isinstance(arch, str) and arch not in BUILT_IN:
         kind = _config_type(ARCHITECTURES[arch].section)
