@@ -46,7 +46,7 @@ def format_plain(
 
 
 class LineQueue(Queue["InputLine | Exception | None"]):
-    """A bounded queue of the lines that a thread reads, and at last None, or its error."""
+    """A bounded queue of the lines that a thread reads, and finally None or its error."""
 
     def batches(self) -> Iterator[list[InputLine]]:
         """Yield the lines that have arrived, 1 to maxsize at a time, until the end of input.
@@ -133,7 +133,7 @@ class LineFilter:
 
 
 def read_lines(input: BinaryIO, name: str) -> Iterator[InputLine]:
-    """Yield a stream's lines as valid UTF-8; at last warn of repaired ones. Raises DataError."""
+    """Yield a stream's lines as valid UTF-8; finally warn of repaired ones. Raises DataError."""
     n_lines = n_repaired = 0
     sample = b""
     while line := input.readline(MAX_LINE_BYTES + 1):
