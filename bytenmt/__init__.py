@@ -36,12 +36,12 @@ _ERRORS = (
     "DeviceError",
     "SettingError",
 )
-_HOME = dict.fromkeys(_ERRORS, "bytenmt.errors")
-_HOME |= {
+_HOME = {
+    **dict.fromkeys(_ERRORS, "bytenmt.errors"),
     "Hypothesis": "bytenmt.decoding.interface",
     "Translator": "bytenmt.translation.translator",
+    **dict.fromkeys(("Evaluation", "Run", "train"), "bytenmt.api.runs"),
 }
-_HOME |= dict.fromkeys(("Evaluation", "Run", "train"), "bytenmt.api.runs")
 __all__ = ["__version__", *_HOME]  # noqa: PLE0604
 
 

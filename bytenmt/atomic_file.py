@@ -41,11 +41,7 @@ def replace_atomically(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_atomically(path: Path, *parts: bytes | memoryview) -> None:
-    """Replace the file `path` by the concatenated parts in one step, flushed to the disk.
-
-    Readers see the old file or the whole new one. Raises CheckpointError where it cannot be
-    written.
-    """
+    """Replace a file by the concatenated parts, see replace_atomically. Raises CheckpointError."""
     try:
         with replace_atomically(path) as file:
             for part in parts:

@@ -29,7 +29,6 @@ TIMEOUT = timedelta(minutes=30)
 # report an error that all of them meet, and names the process that exits first as the root cause.
 EXIT_DELAY = timedelta(seconds=1)
 
-
 LOST_PROCESS = (
     "another process of the job has ended or does not answer: its own message tells why; start the"
     " job again (training goes on with --resume)"
@@ -58,10 +57,7 @@ class Group:
             dist.all_reduce(tensor)
 
     def broadcast(self, value: T) -> T:
-        """Return in all processes the value that the leader passed, which must be picklable.
-
-        The values of the other processes are ignored.
-        """
+        """Return in all processes the value that the leader passed, which must be picklable."""
         box = [value]
         if self.size > 1:
             dist.broadcast_object_list(box)
@@ -69,10 +65,7 @@ class Group:
 
     def on_leader(self, make: Callable[[], T]) -> T:
         """Call a function in the leader alone and return its result in all processes."""
-        made: list[T] = []
-        if self.is_leader:
-            made.append(make())
-        return self.broadcast(made)[0]
+        return self.broadcast([make()] if self.is_leader else [])[0]
 
     def gather_all(self, value: T) -> list[T]:
         """Return in every process the values of all processes, picklable, in the order of ranks."""
@@ -97,10 +90,8 @@ def pick_device(name: str) -> torch.device:
     """
     n_devices = torch.cuda.device_count()
     local_rank = int(os.environ.get("LOCAL_RANK", 0))
-    if name == "auto" and n_devices:
-        name = "cuda"
-    elif name == "auto":
-        name = "cpu"
+    if name == "auto":
+        name = "cuda" if n_devices else "cpu"
     if name != "cuda":
         return torch.device(name)
     if not n_devices:
@@ -122,19 +113,15 @@ def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterato
     the others leave it by BytenmtError at their next collective operation. Raises BytenmtError
     where the processes do not find each other within `timeout`, too.
     """
-    group = SINGLE_PROCESS
     rank_text = os.environ.get("RANK")
     size_text = os.environ.get("WORLD_SIZE")
-    if rank_text and size_text:
-        group = Group(int(rank_text), int(size_text))
+    group = Group(int(rank_text), int(size_text)) if rank_text and size_text else SINGLE_PROCESS
     if group.size == 1:
         yield SINGLE_PROCESS
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    backend = "gloo"
-    if device.type == "cuda":
-        backend = "cpu:gloo,cuda:nccl"
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     try:
         store, rank, size = next(rendezvous("env://", timeout=timeout))
         # torchrun keeps the store when it restarts a job, with the addresses of dead processes in

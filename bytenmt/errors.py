@@ -30,19 +30,11 @@ class BytenmtError(Exception):
 
 
 class ConfigError(BytenmtError):
-    """An unknown configuration key, or a value of a wrong type or range.
-
-    The message has the key's path.
-    """
+    """An unknown configuration key, or a value of a wrong type or range, with the key's path."""
 
 
 class SettingError(ConfigError, ValueError):
-    """An unknown or invalid setting, such as beam=0.
-
-    It is a keyword argument of the Python interface or an option of a command.
-
-    It is a ValueError, too.
-    """
+    """An unknown or invalid setting of the Python interface or of a command, such as beam=0."""
 
 
 class DataError(BytenmtError):
@@ -69,10 +61,7 @@ EXTRAS = {  # optional packages by the name that is imported, and the pip extras
 
 
 def missing_package(error: ModuleNotFoundError) -> str:
-    """Return a message that says which pip extra installs a missing package, one of EXTRAS.
-
-    For any other package the error itself is raised again.
-    """
+    """Return which pip extra installs a missing package; raise the error again if there is none."""
     extra = extra_of(error)
     if extra is None:
         raise error

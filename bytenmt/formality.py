@@ -18,10 +18,7 @@ from bytenmt.kernel_constants import FORMAL_BYTE, INFORMAL_BYTE
 
 Form = Literal["informal", "formal"]
 FORMS: tuple[Form, ...] = get_args(Form)
-FORM_BYTES: dict[Form, bytes] = {
-    "informal": bytes([INFORMAL_BYTE]),
-    "formal": bytes([FORMAL_BYTE]),
-}
+FORM_BYTES: dict[Form, bytes] = {"informal": bytes([INFORMAL_BYTE]), "formal": bytes([FORMAL_BYTE])}
 
 # Patterns, which `re` compiles and keeps at their first use: who only asks for a form has no need.
 _HANGUL = "[가-힣]"
@@ -134,8 +131,7 @@ def _german_forms(text: str) -> tuple[bool, bool]:
 
 
 def _korean_forms(text: str) -> tuple[bool, bool]:
-    """Return whether a sentence of a line has an informal ending, and whether one has a formal
-    ending."""
+    """Return whether a sentence of a line ends informally, and whether one ends formally."""
     is_informal = is_formal = False
     for sentence, sign in re.findall(_SENTENCE, re.sub(_PARENTHESES, "", text)):
         end = re.sub(_NOT_HANGUL_AT_END, "", sentence)

@@ -41,11 +41,6 @@ LOSS_TERMS: dict[str, Callable[[Any], torch.Tensor]] = {}
 SCHEDULES: dict[str, Callable[[Any, Any], float]] = {}
 
 
-def mean_of_lines(values: Any) -> float:
-    """Return the mean of an array of numbers, one for each line of a text."""
-    return float(values.mean())
-
-
 class Metric(NamedTuple):
     """A measure of translations, by which training selects weights and `evaluate` compares.
 
@@ -58,21 +53,15 @@ class Metric(NamedTuple):
     # Returns a number, or a row of numbers, for each line from the sources, the translations and
     # the references. None: the model itself measures the metric, which needs no translations.
     line_values: Callable[[Sequence[str], Sequence[str], Sequence[str]], Any] | None = None
-    combine: Callable[[Any], float] = mean_of_lines  # of an array of the lines' numbers
+    # Of an array of the lines' numbers; by default their mean.
+    combine: Callable[[Any], float] = lambda values: float(values.mean())
     template: str = "{:.2f}"  # how a value is printed
 
     def is_better(self, value: float, best: float | None) -> bool:
-        """Return whether a value is better than the best so far, None if there is none.
-
-        NaN never is.
-        """
-        if math.isnan(value):
-            return False
+        """Return whether a value is better than the best so far, None for none; NaN never is."""
         if best is None:
-            return True
-        if self.is_higher_better:
-            return value > best
-        return value < best
+            return not math.isnan(value)
+        return value > best if self.is_higher_better else value < best
 
 
 # Metrics of a validation, the values of `train.metric`; each is valid_NAME in metrics.jsonl, and a
@@ -108,11 +97,8 @@ def _import(path: str) -> None:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         sys.modules.pop(name, None)
-        frames = [
-            frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path
-        ]
-        place = ""
-        if frames:
-            place = f" (line {frames[-1].lineno})"
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == path]
+        place = f" (line {lines[-1]})" if lines else ""
         text = " ".join(f"{type(error).__name__}: {error}".split())
         raise BytenmtError(f"--plugin {path}: {text}{place}") from error

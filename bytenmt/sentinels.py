@@ -17,6 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from bytenmt.errors import SettingError
@@ -42,8 +43,7 @@ _VOID = frozenset(
 
 
 class Code(NamedTuple):
-    """An inline code of a document, such as a tag or a placeholder, which a translation keeps
-    unchanged."""
+    """An inline code of a document, such as a tag, which a translation keeps unchanged."""
 
     text: str  # the code as the document has it; the model sees a sentinel instead
     # A number that an opening and its closing code share; -1 for a code that stands alone.
@@ -84,11 +84,7 @@ def compile_patterns(
 
 
 def find_spans(text: str, patterns: Sequence[re.Pattern[str]] = compile_patterns()) -> list[Span]:
-    """Return the spans of a text that match one of the patterns, by default of all CLASSES, in text
-    order.
-
-    Of overlapping matches the longest is taken, of equally long ones the earliest.
-    """
+    """Return the spans that match a pattern, by default one of all CLASSES; see drop_overlaps."""
     if patterns is _ALL_PATTERNS:
         patterns = _triggered_patterns(text)
     matches = {match.span() for pattern in patterns for match in pattern.finditer(text)}
@@ -105,11 +101,8 @@ def _triggered_patterns(text: str) -> list[re.Pattern[str]]:
     """Return the patterns of the classes whose trigger is in a text; no other one matches there."""
     if not _TRIGGER.search(text):
         return []
-    chosen = list[re.Pattern[str]]()
-    for trigger, patterns in _TRIGGERED_PATTERNS:
-        if trigger.search(text):
-            chosen += patterns
-    return chosen
+    chosen = [patterns for trigger, patterns in _TRIGGERED_PATTERNS if trigger.search(text)]
+    return [*chain.from_iterable(chosen)]
 
 
 def drop_overlaps(matches: Iterable[tuple[int, int]]) -> list[Span]:
@@ -140,8 +133,7 @@ def replace_spans(text: str, changes: Iterable[tuple[Span, str]]) -> str:
 
 
 def merge_adjacent(spans: Sequence[Span]) -> list[Span]:
-    """Join spans that touch, one ending where the next begins, into one. spans: in the order of the
-    text."""
+    """Join spans that touch, one ending where the next begins; they are in the text's order."""
     merged: list[Span] = []
     for span in spans:
         if merged and merged[-1].end == span.begin:
@@ -162,12 +154,7 @@ def to_bytes(text: str) -> bytes:
 
 
 def to_text(data: bytes) -> str:
-    """Decode UTF-8; its sentinels, the bytes 0xF5 to 0xFC, become lone surrogates. The inverse of
-    to_bytes.
-
-    Other bytes that are not valid UTF-8 become lone surrogates, too: it never raises
-    UnicodeDecodeError.
-    """
+    """Decode UTF-8 and sentinels, as to_bytes encodes; other bytes become lone surrogates, too."""
     return data.decode("utf-8", "surrogateescape")
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, NamedTuple
 
@@ -106,7 +106,8 @@ class Run:
         runtime.check_formality(formality)
         corpus = _corpus(sources, targets)
         log_p = log_probabilities(runtime.make_scorer(), corpus, formality=formality)
-        return [float(one) for one in log_p]
+        values: list[float] = log_p.tolist()
+        return values
 
     def byte_log_probabilities(
         self, source: str | bytes, target: str | bytes, **engine: Any
@@ -127,11 +128,10 @@ class Run:
     ) -> dict[int, npt.NDArray[np.float32]]:
         """Return the attention weights between a source and a given target.
 
-        The keys are the numbers, from 1, of the decoder layers that attend to the source.
-
-        They are (bytes of the target, bytes of the source + 1): how much the prediction of each
-        byte attends to each source byte and to EOS. Raises SettingError for a model without
-        attention or an empty target.
+        The keys are the numbers, from 1, of the decoder layers that attend to the source. They are
+        (bytes of the target, bytes of the source + 1): how much the prediction of each byte attends
+        to each source byte and to EOS. Raises SettingError for a model without attention or an
+        empty target.
         """
         scorers = self._runtime(FP32 | engine).make_attention_scorers()
         pair = encode_line(source, "the source"), encode_line(target, "the target")
@@ -162,7 +162,7 @@ class Run:
             raise SettingError(
                 "there are no lines to evaluate: give at least one source and reference"
             )
-        engine, search = _split(options)
+        engine, search = _split(options, ENGINE_SETTINGS)
         runtime = self._runtime(engine)
         translator = Translator.from_runtime(runtime, **search)
         texts = [text.decode() for text in translator.translate(list(corpus.src))]
@@ -176,9 +176,8 @@ class Run:
         """Return what each byte of a text costs a language model given all bytes before it.
 
         Three arrays: the bytes, their -log2 p, and their ranks among the 256 possible bytes, 0 for
-        the likeliest.
-
-        engine: the keyword arguments engine, device, precision and threads of Translator.load.
+        the likeliest. engine: the keyword arguments engine, device, precision and threads of
+        Translator.load.
         """
         data = text.encode() if isinstance(text, str) else text
         scorer = self._runtime(engine, has_source=False).make_scorer()
@@ -190,11 +189,10 @@ class Run:
         options: temperature, top_k, top_p and seed, and the engine as in surprisal. A str gives a
         str, bytes give bytes.
         """
-        engine, sampling = _split(options)
+        engine, sampling = _split(options, ENGINE_SETTINGS)
         data = prompt.encode() if isinstance(prompt, str) else prompt
-        drawn = b"".join(
-            generate(self._runtime(engine, has_source=False), data, n_bytes, **sampling)
-        )
+        runtime = self._runtime(engine, has_source=False)
+        drawn = b"".join(generate(runtime, data, n_bytes, **sampling))
         return drawn.decode() if isinstance(prompt, str) else drawn
 
     def _runtime(self, engine: Mapping[str, Any], has_source: bool = True) -> Runtime:
@@ -212,31 +210,35 @@ class Run:
         return runtime
 
 
-def train(
-    run: Name,
-    *,
-    src: Names = (),
-    tgt: Names = (),
-    tsv: Names = (),
-    text: Names = (),
-    valid_src: Names | None = None,
-    valid_tgt: Names | None = None,
-    valid_tsv: Names | None = None,
-    valid_text: Name | None = None,
-    weights: Sequence[float] = (),
-    arch: str | None = None,
-    preset: str | None = None,
-    config: Name | None = None,
-    settings: Mapping[str, Any] | Iterable[str] = (),
-    init_from: Name | None = None,
-    resume: bool = False,
-    device: str = AUTO,
-    on_metrics: Callable[[Mapping[str, float | str]], None] = lambda record: None,
-    threads: int | None = None,
-    reporter: Reporter = SILENT,
-    group: Group | None = None,
-    **train: Any,
-) -> Run:
+@dataclass(frozen=True, kw_only=True)
+class TrainingArguments:
+    """The keyword arguments of `train`, besides keys of the configuration section `train`."""
+
+    src: Names = ()  # files; line i of one is translated by line i of the tgt
+    tgt: Names = ()
+    tsv: Names = ()  # files with both, separated by a tab
+    text: Names = ()  # files for a byte language model, which has no source
+    # The validation texts; train.metric is the mean over several.
+    valid_src: Names | None = None
+    valid_tgt: Names | None = None
+    valid_tsv: Names | None = None
+    valid_text: Name | None = None
+    weights: Sequence[float] = ()  # how often each training corpus is read in an epoch; empty: once
+    arch: str | None = None  # the model to begin with, see `bytenmt info`
+    preset: str | None = None
+    config: Name | None = None  # a TOML file of configuration keys
+    settings: Mapping[str, Any] | Iterable[str] = ()  # keys and values, or texts `key=value`
+    init_from: Name | None = None  # a run or weights file whose weights a new run begins with
+    resume: bool = False  # continue the run from its checkpoint, by default with its own texts
+    device: str = AUTO
+    threads: int | None = None
+    # Called with each record of metrics.jsonl.
+    on_metrics: Callable[[Mapping[str, float | str]], None] | None = None
+    reporter: Reporter = SILENT  # shows messages and progress
+    group: Group | None = None  # the processes that train together
+
+
+def train(run: Name, **options: Any) -> Run:
     """Train a model into the folder `run`, as `bytenmt train` does, and return it.
 
     >>> run = bytenmt.train("runs/new", arch="bahdanau", preset="tiny", src="src", tgt="tgt",
@@ -245,67 +247,57 @@ def train(
     >>> run.metrics()[-1]["update"]
     2
 
-    src, tgt: files of which line i of one translates line i of the other.
-    tsv: files with both, separated by a tab.
-    text: files for a byte language model, which has no source.
-    valid_src, valid_tgt, valid_tsv, valid_text: the validation texts; train.metric is the mean
-        over several.
-    weights: how often each training corpus is read in an epoch, 1 if empty.
-    arch, preset: the model to begin with, see `bytenmt info`.
-    config: a TOML file of configuration keys.
-    settings: keys and their values, or texts `key=value`.
-    train: keys of the section `train` by their own names, such as max_minutes=60 or lr=2e-3.
-        Of config, settings and train later ones win; a value of None is left out.
-    resume: continue the run from its checkpoint, by default with its own texts.
-    init_from: a run or weights file whose weights a new run begins with.
-    on_metrics: called with each record of metrics.jsonl.
-    reporter: shows messages and progress.
-    group: the processes that train together.
-
-    A signal such as Ctrl-C saves and raises KeyboardInterrupt with its number. Raises BytenmtError
-    for what a command would refuse.
+    options: the fields of TrainingArguments, and keys of the section `train` by their own names,
+    such as max_minutes=60 or lr=2e-3. Of the file `config`, `settings` and these keys later ones
+    win; a value of None is left out. A signal such as Ctrl-C saves and raises KeyboardInterrupt
+    with its number. Raises BytenmtError for what a command would refuse.
     """
     from bytenmt.distributed import SINGLE_PROCESS, pick_device
     from bytenmt.training import arguments
     from bytenmt.training import run as training
 
-    group = group or SINGLE_PROCESS
-    on = pick_device(EngineSpec(device=device, threads=threads).device)
+    own, train_keys = _split(options, [field.name for field in fields(TrainingArguments)])
+    how = TrainingArguments(**own)
+    group = how.group or SINGLE_PROCESS
+    device = pick_device(EngineSpec(device=how.device, threads=how.threads).device)
     folder = Path(run)
-    start = _path(init_from)
-    valid_texts = [_paths(names or ()) for names in (valid_src, valid_tgt, valid_tsv, valid_text)]
-    texts = [_paths(names) for names in (src, tgt, tsv, text)]
-    files, valid = arguments.files_to_train_on(folder, resume, texts, weights, valid_texts)
-    tree = arguments.settings_tree(settings, train)
+    start = _path(how.init_from)
+    texts = [_paths(names) for names in (how.src, how.tgt, how.tsv, how.text)]
+    valid_names = (how.valid_src, how.valid_tgt, how.valid_tsv, how.valid_text)
+    valid = [_paths(names or ()) for names in valid_names]
+    files, valid_files = arguments.files_to_train_on(folder, how.resume, texts, how.weights, valid)
+    tree = arguments.settings_tree(how.settings, train_keys)
+    file = _path(how.config)
     source = files[0].has_source
-    whole = group.on_leader(
+    on_gpu = device.type == "cuda"
+    config = group.on_leader(
         lambda: arguments.configuration(
-            folder, resume, arch, preset, _path(config), tree, source, start, on.type == "cuda"
+            folder, how.resume, how.arch, how.preset, file, tree, source, start, on_gpu
         )
     )
     number = training.train(
         folder,
-        whole,
+        config,
         files=files,
-        valid=valid[0],
-        more_valid=valid[1:],
-        device=on,
-        resume=resume,
+        valid=valid_files[0],
+        more_valid=valid_files[1:],
+        device=device,
+        resume=how.resume,
         init_from=start,
         group=group,
-        reporter=reporter,
-        watch=on_metrics,
-        threads=threads,
+        reporter=how.reporter,
+        watch=how.on_metrics,
+        threads=how.threads,
     )
     if number:
         raise KeyboardInterrupt(number)
     return Run(folder)
 
 
-def _split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the options of the engine, then all others."""
-    engine = {name: value for name, value in options.items() if name in ENGINE_SETTINGS}
-    return engine, {name: value for name, value in options.items() if name not in ENGINE_SETTINGS}
+def _split(options: Mapping[str, Any], names: Collection[str]) -> tuple[dict[str, Any], ...]:
+    """Return the options that have one of the names, then all others."""
+    own = {name: value for name, value in options.items() if name in names}
+    return own, {name: value for name, value in options.items() if name not in names}
 
 
 def _path(name: Name | None) -> Path | None:
@@ -320,15 +312,12 @@ def _paths(names: Names) -> list[Path]:
 
 def _corpus(sources: Texts, targets: Texts) -> ParallelCorpus:
     """Return all lines of two texts, line by line together. Raises DataError."""
-    return ParallelCorpus.from_texts(
-        _text(sources, "sources"), _text(targets, "targets"), keep_empty=True
-    )
+    texts = _text(sources, "sources"), _text(targets, "targets")
+    return ParallelCorpus.from_texts(*texts, keep_empty=True)
 
 
 def _text(text: Texts, name: str) -> TextFile:
     if isinstance(text, str | Path):
         return TextFile.open(Path(text))
-    lines = (
-        encode_line(line, f"line {number} of the {name}") for number, line in enumerate(text, 1)
-    )
+    lines = (encode_line(line, f"line {n} of the {name}") for n, line in enumerate(text, 1))
     return TextFile.from_bytes(b"".join(line + b"\n" for line in lines), name)

@@ -106,14 +106,11 @@ def save_checkpoint(
     write_weights(run / LAST, weights, config, facts)
     if best:
         write_weights(run / BEST, weights, config, facts)
-    arrays = without_zero_rows(
-        {name: _array(tensor) for name, tensor in (trained or weights).items()}
-    )
-    model = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    arrays = {name: _array(tensor) for name, tensor in (trained or weights).items()}
+    model = {name: torch.from_numpy(array) for name, array in without_zero_rows(arrays).items()}
+    metadata = metadata_of(config, facts)
     file = io.BytesIO()
-    torch.save(
-        {"metadata": metadata_of(config, facts), "weights": model, "trainer": dict(trainer)}, file
-    )
+    torch.save({"metadata": metadata, "weights": model, "trainer": dict(trainer)}, file)
     write_atomically(run / TRAINER, file.getbuffer())
     for name in (CONFIG, METRICS, BEST, LAST, TRAINER):
         for left in run.glob(f".{name}.*{SUFFIX}"):  # by a killed process
@@ -193,11 +190,7 @@ def check_can_be_stored(model: Model[Any, Any], config: ModelSection) -> None:
 
 
 def load_weights(model: Model[Any, Any], tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copy tensors by name into a model of the same shapes, in place.
-
-    path: where they are from, for the message of the CheckpointError that is raised where names or
-    shapes differ.
-    """
+    """Copy tensors by name into a model. Raises CheckpointError if names or shapes differ."""
     parameters = model_tensors(model)
     if _shapes(parameters) != _shapes(tensors):
         raise CheckpointError(f"{path} does not fit the model: it has another architecture or size")
@@ -212,10 +205,7 @@ def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
 
 
 def build_from_weights(contents: StoredWeights, file: Path) -> Model[Any, Any]:
-    """Build a PyTorch model on the CPU, in training mode, from the contents of a weights file.
-
-    file: its path, for messages. Raises CheckpointError.
-    """
+    """Build a PyTorch model on the CPU, in training mode, from weights. Raises CheckpointError."""
     model = build_model(contents.config.model)
     load_weights(model, _tensors(contents.arrays), file)
     return model

@@ -82,11 +82,10 @@ class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
     wrong_bits_per_byte: Amount | None = None
 
     def unsure_above(self, beam: int, is_reranked: bool = False) -> float:
-        """Return the bits per byte above which a translation is flagged as unsure, for this beam
-        size.
+        """Return the bits per byte above which a translation is unsure. beam: 1 is greedy search.
 
-        beam: 1 is greedy search. is_reranked: whether the opposite direction ranks hypotheses.
-        Files without the threshold of a search have one for all.
+        is_reranked: whether the opposite direction ranks hypotheses. Files without the threshold of
+        a search have one for all.
         """
         if beam == 1:
             return self.bits_per_byte
@@ -111,10 +110,7 @@ class SourceWords(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Facts about a model that its weights file stores beside the configuration.
-
-    What is not known is None or empty.
-    """
+    """Facts about a model that its weights file stores; what is not known is None or empty."""
 
     update: Count | None = None  # the update of the training after which the weights were saved
     progress: Progress | None = None  # of the training, from which it can be resumed
@@ -134,19 +130,13 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     patterns: Count | None = None
 
     def without_folders(self) -> Facts:
-        """Return the facts for a published weights file.
-
-        Training files are without their folders, and validation files are left out.
-        """
+        """Return the facts to publish: no folders of training files, no validation files."""
         corpora = tuple(files.without_folders() for files in self.corpora)
         texts = tuple(replace(text, path=Path(text.path).name) for text in self.texts)
         return replace(self, corpora=corpora, texts=texts, valid=None, more_valid=())
 
     def for_other_weights(self) -> Facts:
-        """Return the facts that hold for other weights of this run, such as a mean of checkpoints.
-
-        They are without update, progress and folders.
-        """
+        """Return the facts for other weights, such as a mean: no update, progress or folders."""
         return replace(self.without_folders(), update=None, progress=None)
 
 

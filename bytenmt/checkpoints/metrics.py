@@ -27,20 +27,26 @@ class MetricsLog:
         validated: int | None = None,
         watch: Callable[[Record], None] | None = None,
     ) -> None:
-        """Remove the records that a killed run wrote after its last checkpoint.
+        """Remove the records after the last checkpoint, which a resumed run writes again.
 
         update: where the run begins or goes on; validated: the update of the last validation that
         the checkpoint knows, None for all; watch: also called with every record.
         """
         self.path = run / METRICS
         self.watch = watch
-        self._cut(update, validated)
+        lines = self.path.read_bytes().splitlines(keepends=True) if self.path.is_file() else []
+        kept = []
+        for line in lines:
+            with suppress(ValueError, KeyError):  # the last line of a killed run
+                record = json.loads(line)
+                is_validation = validated is not None and "valid_bits_per_byte" in record
+                last = validated if is_validation else update
+                if line.endswith(b"\n") and record["update"] <= last:
+                    kept.append(line)
+        write_atomically(self.path, b"".join(kept))
 
     def write(self, record: Record) -> None:
-        """Append a record, values by name with the key "update", as one line of JSON.
-
-        Raises CheckpointError where it cannot be written.
-        """
+        """Append a record, values by name with "update", as JSON. Raises CheckpointError."""
         if self.watch is not None:
             self.watch(record)
         try:
@@ -48,23 +54,3 @@ class MetricsLog:
                 file.write(msgspec.json.encode(record) + b"\n")
         except OSError as error:
             raise CheckpointError(f"cannot write {self.path}: {error.strerror}") from None
-
-    def _cut(self, update: int, validated: int | None) -> None:
-        """Keep the records up to an update, and the validations up to another: a resumed run writes
-        the later ones again."""
-        lines: list[bytes] = []
-        if self.path.is_file():
-            lines = self.path.read_bytes().splitlines(keepends=True)
-        kept = []
-        for line in lines:
-            with suppress(ValueError, KeyError):  # the last line of a killed run
-                if line.endswith(b"\n") and _is_before(json.loads(line), update, validated):
-                    kept.append(line)
-        write_atomically(self.path, b"".join(kept))
-
-
-def _is_before(record: Record, update: int, validated: int | None) -> bool:
-    """Return whether a record was written up to an update, or, for a validation, up to another."""
-    if validated is not None and "valid_bits_per_byte" in record:
-        return bool(record["update"] <= validated)
-    return bool(record["update"] <= update)

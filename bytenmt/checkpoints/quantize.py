@@ -64,12 +64,8 @@ def convert(
 def write_rounded(
     output: Path, arrays: Mapping[str, Array], config: Config, facts: Facts, precision: str
 ) -> None:
-    """Write a model's float32 weights as a weights file in a precision, "fp32" or "int8".
-
-    Raises CheckpointError.
-    """
-    rounded = round_arrays(arrays, precision)
-    write_weights_file(output, rounded, config, facts, precision)
+    """Write float32 weights as a weights file in "fp32" or "int8". Raises CheckpointError."""
+    write_weights_file(output, round_arrays(arrays, precision), config, facts, precision)
 
 
 def round_arrays(arrays: Mapping[str, Array], precision: str) -> dict[str, Array]:

@@ -35,6 +35,7 @@ METRICS = "metrics.jsonl"
 BEST = "best.safetensors"
 LAST = "last.safetensors"
 TRAINER = "trainer.pt"
+WEIGHTS_FILES = (PUBLISHED, BEST, LAST)  # of a folder, the first that exists is used
 SEARCH = "search.json"  # search defaults that were tuned for a model, beside its weights
 PRECISIONS = {"fp32": "float32", "int8": "int8"}  # the type of the matrices
 SCALE = ":scale"  # suffix of the tensor with the scales of an int8 matrix
@@ -65,9 +66,7 @@ def is_weights_file(path: Path) -> bool:
 def resolve_path(path: Path) -> Path:
     """Return path/model.safetensors if there is such a file (a published model), else the path."""
     published = path / PUBLISHED
-    if published.is_file():
-        return published
-    return path
+    return published if published.is_file() else path
 
 
 def has_checkpoint(run: Path) -> bool:
@@ -84,10 +83,7 @@ def weights_path(path: Path, which: Which = "best") -> Path:
     """
     if is_weights_file(path):
         return path
-    names = [PUBLISHED, BEST, LAST]
-    if which == "last":
-        names = [LAST, PUBLISHED]
-    for name in names:
+    for name in (LAST, PUBLISHED) if which == "last" else WEIGHTS_FILES:
         if (path / name).is_file():
             return path / name
     if not path.exists():
@@ -105,29 +101,20 @@ def read_run(path: Path, which: Which = "best") -> tuple[Path, StoredWeights]:
     file = weights_path(path, which)
     config, facts, precision = read_header(file)
     arrays = _read_arrays(file)
-    problem = describe_misfit(arrays, config, precision)
-    if problem:
+    if problem := describe_misfit(arrays, config, precision):
         raise CheckpointError(f"{file} {problem}")
-    if file.name in (PUBLISHED, BEST, LAST):
-        search = read_search(file.parent)
-        if search is not None:
-            facts = msgspec.structs.replace(facts, search=search)
+    if (search := read_search(file)) is not None:
+        facts = msgspec.structs.replace(facts, search=search)
     return file, StoredWeights(arrays, config, facts, precision)
 
 
 def read_config(path: Path) -> Config:
-    """Return the configuration of a weights file, or of a folder's last weights.
-
-    Raises CheckpointError.
-    """
+    """Return the configuration of a weights file, or a folder's last. Raises CheckpointError."""
     return read_header(weights_path(path, "last"))[0]
 
 
 def read_header(file: Path) -> tuple[Config, Facts, str]:
-    """Read configuration, facts and precision ("fp32" or "int8") of a weights file.
-
-    Its tensors are not read. Raises CheckpointError.
-    """
+    """Read the configuration, facts and precision of a weights file. Raises CheckpointError."""
     try:
         with safe_open(file, framework="np") as opened:
             metadata = opened.metadata() or {}
@@ -148,10 +135,7 @@ def metadata_of(config: Config, facts: Facts, precision: str = "fp32") -> dict[s
 
 
 def parse_metadata(metadata: Mapping[str, str], file: Path) -> tuple[Config, Facts, str]:
-    """Return configuration, facts and precision from the texts of `metadata_of`.
-
-    file: for the message of the CheckpointError that is raised for other metadata.
-    """
+    """Parse the texts of `metadata_of`. file: for messages. Raises CheckpointError."""
     if metadata.get("format") != FORMAT:
         raise CheckpointError(
             f"{file} does not hold the weights of a model of this version of bytenmt"
@@ -244,10 +228,9 @@ def describe_misfit(arrays: Mapping[str, Array], config: Config, precision: str)
             expected[name + ROWS] = "uint8", (shape[0] // 8,)
             bits = arrays[name + ROWS].reshape(-1).view(np.uint8)
             shape = int(np.unpackbits(bits).sum()), shape[1]
-        expected[name] = "float32", shape
-        if is_matrix(name, shape):
-            expected[name] = PRECISIONS[precision], shape
-        if expected[name][0] == "int8":
+        kind = PRECISIONS[precision] if is_matrix(name, shape) else "float32"
+        expected[name] = kind, shape
+        if kind == "int8":
             expected[name + SCALE] = "float32", shape[:1]
     wrong = sorted(
         name for name in stored.keys() | expected.keys() if stored.get(name) != expected.get(name)
@@ -275,13 +258,10 @@ def _describe_kind(kind: tuple[str, tuple[int, ...]] | None) -> str:
     return f"{kind[0]} {' x '.join(map(str, kind[1])) or 'of one number'}"
 
 
-def read_search(folder: Path) -> SearchDefaults | None:
-    """Read the tuned search settings, search.json, of a folder; None without one.
-
-    Raises CheckpointError.
-    """
-    path = folder / SEARCH
-    if not path.is_file():
+def read_search(file: Path) -> SearchDefaults | None:
+    """Read search.json beside a folder's weights file; None without it. Raises CheckpointError."""
+    path = file.with_name(SEARCH)
+    if file.name not in WEIGHTS_FILES or not path.is_file():
         return None
     try:
         return msgspec.json.decode(path.read_bytes(), type=SearchDefaults)
@@ -293,7 +273,7 @@ def has_weights(path: Path) -> bool:
     """Return whether a path is a weights file, or a folder with one."""
     if is_weights_file(path):
         return path.is_file()
-    return any((path / name).is_file() for name in (PUBLISHED, BEST, LAST))
+    return any((path / name).is_file() for name in WEIGHTS_FILES)
 
 
 def reverse_path(path: Path) -> Path | None:
@@ -305,9 +285,7 @@ def reverse_path(path: Path) -> Path | None:
     if not has_weights(path):
         return None
     file = weights_path(path)
-    search = None
-    if file.name in (PUBLISHED, BEST, LAST):
-        search = read_search(file.parent)
+    search = read_search(file)
     if search is None or search.reverse is None:
         return None
     return file.absolute().parent.parent / search.reverse
@@ -323,6 +301,6 @@ def prepare_output(output: Path, inputs: Sequence[Path]) -> None:
         raise CheckpointError(f"-o {output}: give a name that ends in .safetensors")
     if output.exists() and any(output.samefile(path) for path in inputs):
         raise CheckpointError(f"-o {output} is an input too: give another name")
-    if output.name in (PUBLISHED, BEST, LAST) and has_checkpoint(output.parent):
+    if output.name in WEIGHTS_FILES and has_checkpoint(output.parent):
         raise CheckpointError(f"-o {output}: a run is in that folder: give another name")
     output.parent.mkdir(parents=True, exist_ok=True)

@@ -34,7 +34,7 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) ->
     in the clone, only the tables of long n-grams and of words learn, so that it hardly gets worse
     on other text. It takes one to two minutes.
     """
-    from bytenmt.checkpoints.weights import BEST, LAST, PUBLISHED, read_run
+    from bytenmt.checkpoints.weights import PUBLISHED, has_weights, read_run
     from bytenmt.training.adaptation import adapt as adapt_model
 
     def refuse(line: str) -> None:
@@ -42,7 +42,7 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) ->
 
     (model,) = runs
     output = how.output
-    if output.is_file() or any((output / name).exists() for name in (PUBLISHED, BEST, LAST)):
+    if output.is_file() or has_weights(output):
         raise BytenmtError(f"{output} already exists: give another folder by -o")
     contents = read_run(model)[1]
     languages = agreed_languages(how.languages, model, contents.facts.corpora, refuse)
@@ -54,9 +54,9 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) ->
             raise DataError(f"{path} contains no translated texts")
         CONSOLE.say(f"{path}: {len(pairs_of_file):,} pairs")
         pairs += pairs_of_file
-    names = [path.name for path in files]
     output.parent.mkdir(parents=True, exist_ok=True)
     with output_lock(output):
+        names = [path.name for path in files]
         report = adapt_model(model, pairs, output, names=names, seed=how.seed, reporter=CONSOLE)
     before, after = report.held_out
     CONSOLE.say(

@@ -72,8 +72,8 @@ class Console(Reporter):
         kind = tqdm
         if not is_terminal:
             kind = Lines
-            options |= {"bar_format": LINE_FORMAT}
-            options |= {"mininterval": QUIET_SECONDS, "delay": QUIET_SECONDS}
+            options |= dict.fromkeys(("mininterval", "delay"), QUIET_SECONDS)
+            options["bar_format"] = LINE_FORMAT
         if what:
             options["desc"] = f"{printable(what)}: "
         options |= {"leave": is_terminal and not what, "dynamic_ncols": True}

@@ -1,16 +1,14 @@
-"""The command `evaluate`: scores of models' translations and of texts that exist already.
-
-Heavy modules are imported inside the command.
-"""
+"""The command `evaluate`: scores of models' translations and of texts that exist already."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -71,6 +69,7 @@ def evaluate(
     """
     from bytenmt.cli import inputs
     from bytenmt.evaluation import comparison
+    from bytenmt.evaluation.scores import text_values
 
     check_output(scoring.curves, scoring.src, scoring.ref, *scoring.hyps)
     if not runs and (not scoring.hyps or scoring.log_probabilities):
@@ -90,17 +89,21 @@ def evaluate(
         _print_log_probabilities(runs, corpus, engine, checked.formality)
         return
     hypotheses = [_open_hypotheses(path, corpus) for path in scoring.hyps]
-    text = TestText(
-        [line.decode() for line in corpus.src or ()], [line.decode() for line in corpus.tgt]
+    sources = [line.decode() for line in corpus.src or ()]
+    references = [line.decode() for line in corpus.tgt]
+    translated = (
+        _translate(name, run, corpus, checked, engine)
+        for name, run in zip(names, runs, strict=False)
     )
-    systems: list[System] = []
-    for name, run in zip(names, runs, strict=False):
-        translated = _translate(run, corpus, checked, engine)
-        systems.append(_score(name, translated, text, scoring.tokenize))
-    for name, path, texts in zip(names[len(runs) :], scoring.hyps, hypotheses, strict=True):
-        existing = Translations(texts, [str(path)])
-        systems.append(_score(name, existing, text, scoring.tokenize))
-    systems = comparison.with_significance(systems, *text, scoring.tokenize)
+    existing = (
+        comparison.System(name, texts, {}, [str(path)])
+        for name, path, texts in zip(names[len(runs) :], scoring.hyps, hypotheses, strict=True)
+    )
+    systems = []
+    for system in chain(translated, existing):
+        values = text_values(sources, system.texts, references, scoring.tokenize)
+        systems.append(system._replace(values={**system.values, **values}))
+    systems = comparison.with_significance(systems, sources, references, scoring.tokenize)
     if scoring.json:
         click.echo(json.dumps(comparison.to_dict(systems, scoring.tokenize), ensure_ascii=False))
     elif len(systems) > 1:
@@ -117,22 +120,6 @@ def _distinct_names(paths: Sequence[Path]) -> list[str]:
     return names
 
 
-class TestText(NamedTuple):
-    """A test set; the sources are empty if none are given."""
-
-    sources: Sequence[str]
-    references: Sequence[str]
-
-
-class Translations(NamedTuple):
-    """The translations of a test set by one system."""
-
-    texts: list[str]
-    made_with: list[str]  # how they were made, as short texts
-    bits: Mapping[str, float] = {}  # bits per byte of the references, by that name, of a model
-    of_model: Mapping[str, Any] = {}  # fields of System about the model, if there is one
-
-
 def _open_hypotheses(path: Path, corpus: ParallelCorpus) -> list[str]:
     """Return the lines of an existing translation. Raises DataError if line counts differ."""
     from bytenmt.cli import inputs
@@ -141,16 +128,6 @@ def _open_hypotheses(path: Path, corpus: ParallelCorpus) -> list[str]:
     text = inputs.open_text(path)
     ParallelCorpus.from_texts(text, corpus.tgt, keep_empty=True)
     return [line.decode() for line in text]
-
-
-def _score(name: str, translations: Translations, text: TestText, tokenize: str) -> System:
-    """Return a system with its values by all metrics."""
-    from bytenmt.evaluation.comparison import System
-    from bytenmt.evaluation.scores import text_values
-
-    texts, made_with, bits, of_model = translations
-    values = text_values(text.sources, texts, text.references, tokenize)
-    return System(name, texts, {**bits, **values}, made_with, **of_model)
 
 
 def _draw_curves(runs: dict[str, Path], output: Path) -> None:
@@ -173,10 +150,7 @@ def _draw_curves(runs: dict[str, Path], output: Path) -> None:
 def _print_log_probabilities(
     runs: Sequence[Path], corpus: ParallelCorpus, spec: EngineSpec, formality: Form | None
 ) -> None:
-    """Print log p(target | source) and bits per byte of each line and model, EOS included.
-
-    formality: the form of address that the sources ask for.
-    """
+    """Print log p(target | source) and bits per byte of each line and model, EOS included."""
     from bytenmt.cli import inputs
     from bytenmt.evaluation.likelihood import log_probabilities
 
@@ -188,42 +162,39 @@ def _print_log_probabilities(
         log_p = log_probabilities(runtime.make_scorer(), corpus, formality=formality)
         columns.append(log_p.tolist())
     for *nats, n_bytes in zip(*columns, corpus.target_lengths.tolist(), strict=True):
-        fields = []
-        for value in nats:
-            bits = math.inf
-            if n_bytes:
-                bits = -value / math.log(2) / n_bytes
-            fields.append(f"{value:.6f}\t{bits:.6f}")
-        click.echo("\t".join(fields))
+        costs = [-value / math.log(2) / n_bytes if n_bytes else math.inf for value in nats]
+        numbers = zip(nats, costs, strict=True)
+        click.echo("\t".join(f"{value:.6f}\t{bits:.6f}" for value, bits in numbers))
 
 
 def _translate(
-    run: Path, corpus: ParallelCorpus, settings: Settings, spec: EngineSpec
-) -> Translations:
-    """Translate a corpus with a model, whose description is included."""
+    name: str, run: Path, corpus: ParallelCorpus, settings: Settings, spec: EngineSpec
+) -> System:
+    """Translate a corpus with a model; of the values, the system has its bits per byte alone."""
     from bytenmt.architectures.parameters import n_parameters
     from bytenmt.architectures.section import architecture
     from bytenmt.cli import inputs
-    from bytenmt.evaluation.comparison import Training
+    from bytenmt.evaluation.comparison import System, Training
     from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
     from bytenmt.translation.translator import Translator
 
     runtime = inputs.load_models((run,), spec)
     inputs.check_source(run, runtime.has_source, corpus.src)
     assert corpus.src is not None
-    results = inputs.translate_lines(
-        Translator.from_runtime(runtime, settings), list(corpus.src), 1000
-    )
+    translator = Translator.from_runtime(runtime, settings)
+    results = inputs.translate_lines(translator, list(corpus.src), 1000)
     log_p = log_probabilities(runtime.make_scorer(), corpus, formality=settings.formality)
-    config = runtime.runs[0].config
-    of_model = {
-        "architecture": architecture(config.model),
-        "n_parameters": n_parameters(config.model),
-        "training": Training.from_model(run, config, runtime.runs[0].facts),
-    }
-    texts = [result.best.text.decode() for result in results]
-    bits = {"bits_per_byte": bits_per_byte(log_p, corpus.target_lengths)}
-    return Translations(texts, inputs.provenance(runtime), bits, of_model)
+    (loaded,) = runtime.runs
+    model = loaded.config.model
+    return System(
+        name,
+        [result.best.text.decode() for result in results],
+        {"bits_per_byte": bits_per_byte(log_p, corpus.target_lengths)},
+        inputs.provenance(runtime),
+        architecture(model),
+        n_parameters(model),
+        Training.from_model(run, loaded.config, loaded.facts),
+    )
 
 
 def _print(system: System, tokenize: str) -> None:

@@ -22,9 +22,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors of a write that na
 
 def stream_of(path: Path | None) -> Path | None:
     """Return the path of an option, or None for a standard stream: "-", /dev/stdout or None."""
-    if path in (Path("-"), Path("/dev/stdout")):
-        return None
-    return path
+    return None if path in (Path("-"), Path("/dev/stdout")) else path
 
 
 def standard_input() -> BufferedReader:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bytenmt.architectures.section import architecture
 from bytenmt.cli.console import CONSOLE
 from bytenmt.config.schema import fingerprint
+from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.data.text_file import TextFile, repair_warning
 from bytenmt.decoding.engine_selection import precision_of
 from bytenmt.decoding.interface import SAMPLING_SETTINGS, EngineSpec
 from bytenmt.decoding.loading import LoadedRun, Runtime, load_runs, n_threads
@@ -18,10 +20,6 @@ from bytenmt.translation.kept_spans import SourceLine
 from bytenmt.translation.line_batch import TranslationResult
 from bytenmt.translation.settings import Settings, option_name
 from bytenmt.translation.translator import Translator
-
-if TYPE_CHECKING:
-    from bytenmt.data.corpus import ParallelCorpus
-    from bytenmt.data.text_file import TextFile
 
 
 def check_settings(values: Mapping[str, Any]) -> Settings:
@@ -53,11 +51,7 @@ def load_models(runs: Sequence[Path], spec: EngineSpec) -> Runtime:
 
 
 def provenance(runtime: Runtime) -> list[str]:
-    """Return how translations were made, as short texts.
-
-    Of each model the hash of its configuration, the training update of its weights, its precision
-    and the engine.
-    """
+    """Return how translations were made: configuration, update, precision and engine."""
     lines = []
     for run in runtime.runs:
         lines += [f"configuration {fingerprint(run.config)}", _update(run)]
@@ -68,16 +62,11 @@ def provenance(runtime: Runtime) -> list[str]:
 
 
 def _update(run: LoadedRun) -> str:
-    if run.facts.update is None:
-        return "update unknown"
-    return f"update {run.facts.update}"
+    return "update unknown" if run.facts.update is None else f"update {run.facts.update}"
 
 
 def check_source(run: Path, has_source: bool, src: object) -> None:
-    """Raise BytenmtError for a model or a source, None for none, with which no pairs can be scored.
-
-    has_source: whether the model reads a source.
-    """
+    """Raise BytenmtError for a language model, and for a source of None: no pairs can be scored."""
     if not has_source:
         raise BytenmtError(f"{run} is a language model: evaluate it with `bytenmt predict`")
     if src is None:
@@ -89,8 +78,6 @@ def open_text(path: Path, may_be_empty: bool = False) -> TextFile:
 
     Raises DataError if it is not UTF-8, or has no lines unless it may be empty.
     """
-    from bytenmt.data.text_file import TextFile, repair_warning
-
     text = TextFile.open(path)
     if len(text) or not may_be_empty:
         text.require_lines()
@@ -100,12 +87,7 @@ def open_text(path: Path, may_be_empty: bool = False) -> TextFile:
 
 
 def open_pairs(src: Path | None, tgt: Path) -> ParallelCorpus:
-    """Open parallel files as a corpus that keeps empty and long lines.
-
-    src=None: target lines alone.
-    """
-    from bytenmt.data.corpus import ParallelCorpus
-
+    """Open parallel files, or targets alone, as a corpus that keeps empty and long lines."""
     source = None if src is None else open_text(src)
     return ParallelCorpus.from_texts(source, open_text(tgt), keep_empty=True)
 

@@ -1,7 +1,4 @@
-"""The commands for language models: predict and generate.
-
-Heavy modules are imported inside them.
-"""
+"""The commands for language models: predict and generate."""
 
 from __future__ import annotations
 
@@ -96,10 +93,7 @@ def predict(
 
 
 def _baseline(texts: tuple[TextFact, ...]) -> NGramBaseline:
-    """Return the n-gram model of a model's training texts.
-
-    Raises DataError if no text is known, or one has changed.
-    """
+    """Return the n-gram model of the training texts. Raises DataError for none, or changed ones."""
     from bytenmt.data.text_file import read_bytes
     from bytenmt.language.ngram import NGramBaseline
 
@@ -117,13 +111,8 @@ def _stream(scorer: Scorer, file: Path | None) -> Iterator[Surprisal]:
     from bytenmt.data.text_file import is_packed, pieces_of
     from bytenmt.language.surprisal import stream_surprisal
 
-    size = None
-    if file is None:
-        pieces = _stdin()
-    else:
-        pieces = pieces_of(file)
-        if file.is_file() and not is_packed(file):
-            size = file.stat().st_size
+    pieces = _stdin() if file is None else pieces_of(file)
+    size = file.stat().st_size if file and file.is_file() and not is_packed(file) else None
     with CONSOLE.bar(size, "B") as bar:
         for surprise in stream_surprisal(scorer, pieces):
             yield surprise

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bytenmt.config.fields import option
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.documents.unit import primary
 from bytenmt.serve.languages import Direction, model_languages
-
-if TYPE_CHECKING:
-    from bytenmt.data.pair_files import PairFiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +25,7 @@ class LanguageOptions:
     @property
     def languages(self) -> Direction | None:
         """The languages of --pair, None if it is not given. Raises BytenmtError."""
-        if self.pair is None:
-            return None
-        return Direction.parse(self.pair)
+        return None if self.pair is None else Direction.parse(self.pair)
 
 
 def agreed_languages(

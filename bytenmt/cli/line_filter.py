@@ -14,20 +14,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from queue import Queue
 from threading import Thread
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from bytenmt.cli.console import CONSOLE
-from bytenmt.data.text_file import check_encoding, repair_warning
+from bytenmt.data.text_file import TextFile, check_encoding, repair_warning
 from bytenmt.errors import DataError
 from bytenmt.reporter import Bar
 from bytenmt.translation.line_batch import TranslationResult
 from bytenmt.utf8 import BYTE_ORDER_MARK, first_invalid, repair
 
-if TYPE_CHECKING:
-    from bytenmt.data.text_file import TextFile
-
 MAX_LINE_BYTES = 1 << 24  # what never ends is not a line
-STANDARD_INPUT = "standard input"
 N_CHECKED_LINES = 100  # of a stream, after which its encoding is checked
 
 # Formats results. Its other arguments: the number of the first line, from 0; seconds since each
@@ -45,18 +41,12 @@ class InputLine(NamedTuple):
 def format_plain(
     results: Sequence[TranslationResult], first: int, seconds: Sequence[float]
 ) -> bytes:
-    """Return the best translations, a line each.
-
-    `first` and `seconds` are for other formats.
-    """
+    """Return the best translations, a line each. `first` and `seconds` are for other formats."""
     return b"".join(result.best.text + b"\n" for result in results)
 
 
 class LineQueue(Queue["InputLine | Exception | None"]):
-    """A bounded queue of lines from the thread that reads.
-
-    Its last item is None, or the error that ended the reading.
-    """
+    """A bounded queue of the lines that a thread reads, and finally None or its error."""
 
     def batches(self) -> Iterator[list[InputLine]]:
         """Yield the lines that have arrived, 1 to maxsize at a time, until the end of input.
@@ -109,7 +99,7 @@ class LineFilter:
             end = min(first + self.buffer_size, len(text))
             yield [InputLine(text.line(k), time.monotonic()) for k in range(first, end)]
 
-    def stream(self, input: BinaryIO, name: str = STANDARD_INPUT) -> None:
+    def stream(self, input: BinaryIO, name: str = "standard input") -> None:
         """Translate the lines of a stream to the output, each batch once its lines have arrived.
 
         Raises the DataError or OSError of the input, once the lines before it are written.
@@ -120,10 +110,7 @@ class LineFilter:
         self._answer_all(queue.batches(), Bar())
 
     def _answer_all(self, batches: Iterable[list[InputLine]], bar: Bar) -> None:
-        """Write a line for each line after the first n_done.
-
-        Raises DataError if there are fewer.
-        """
+        """Write a line for each one after the first n_done. Raises DataError if there are fewer."""
         n_read = 0
         for lines in batches:
             n_skipped = min(max(0, self.n_done - n_read), len(lines))
@@ -146,10 +133,7 @@ class LineFilter:
 
 
 def read_lines(input: BinaryIO, name: str) -> Iterator[InputLine]:
-    """Yield the lines of a stream as valid UTF-8; at its end, warn of how many were repaired.
-
-    name: of the stream, for messages. Raises DataError.
-    """
+    """Yield a stream's lines as valid UTF-8; finally warn of repaired ones. Raises DataError."""
     n_lines = n_repaired = 0
     sample = b""
     while line := input.readline(MAX_LINE_BYTES + 1):
@@ -170,10 +154,7 @@ def read_lines(input: BinaryIO, name: str) -> Iterator[InputLine]:
 
 
 def clean(line: bytes, number: int) -> bytes:
-    """Return a line without its line end and with invalid UTF-8 as U+FFFD.
-
-    Line 1 also loses its byte order mark.
-    """
+    """Return a line without its line end, with invalid UTF-8 as U+FFFD; line 1 without its BOM."""
     if line.endswith(b"\n"):
         line = line[:-1].removesuffix(b"\r")
     if number == 1:

@@ -47,9 +47,8 @@ class MainGroup(click.Group):
         """Import the module of a command and return it; None for an unknown name."""
         if name not in COMMANDS:
             return None
-        command: click.Command = getattr(
-            import_module(f"{__package__}.{COMMANDS[name]}"), name.replace("-", "_")
-        )
+        module = import_module(f"{__package__}.{COMMANDS[name]}")
+        command: click.Command = getattr(module, name.replace("-", "_"))
         return command
 
     def every(self) -> dict[str, click.Command]:
@@ -57,10 +56,7 @@ class MainGroup(click.Group):
         return {name: command for name in COMMANDS if (command := self.get_command(None, name))}
 
     def main(self, *args: Any, standalone_mode: bool = True, **more: Any) -> Any:
-        """Run a command and exit with its code.
-
-        With standalone_mode=False return if the code is 0.
-        """
+        """Run a command and exit with its code; without standalone_mode, return if it is 0."""
         try:
             run: Any = super().main  # whose type knows only some of these arguments
             code = run(*args, standalone_mode=False, **more)
@@ -82,10 +78,7 @@ class MainGroup(click.Group):
 
 
 def _report(error: Exception) -> int:
-    """Print one line about an error and return the exit code.
-
-    An error that is a fault of the program is raised again.
-    """
+    """Print a line about an error and return the exit code; raise a fault of the program again."""
     match error:
         case click.ClickException():
             message = error.format_message()

@@ -85,9 +85,7 @@ def convert(runs: tuple[Path, ...], how: ConvertOptions) -> None:
     if len(how.train_src) != len(how.train_tgt):
         raise BytenmtError("--train-src and --train-tgt: give as many files of each")
     prepare_output(how.output, [resolve_path(run), *paths, *how.train_src, *how.train_tgt])
-    counts = None
-    if how.train_src:
-        counts = _count_words(how.train_src, how.train_tgt)
+    counts = _count_words(how.train_src, how.train_tgt) if how.train_src else None
     flags = None
     words = None
     with output_lock(how.output):
@@ -111,9 +109,7 @@ def _count_words(sources: Sequence[Path], targets: Sequence[Path]) -> WordCounts
     from bytenmt.data.sentences import languages_of_files
     from bytenmt.translation.source_words import WordCounts
 
-    corpus = ParallelCorpus.open_all(
-        [PairFiles(src, tgt) for src, tgt in zip(sources, targets, strict=True)]
-    )
+    corpus = ParallelCorpus.open_all([*map(PairFiles, sources, targets)])
     languages = languages_of_files(sources)
     counts = WordCounts(languages[0] if len(languages) == 1 else "")
     with CONSOLE.bar(len(corpus), " pairs") as bar:
@@ -124,10 +120,7 @@ def _count_words(sources: Sequence[Path], targets: Sequence[Path]) -> WordCounts
 
 
 def _own_validation_text(run: Path) -> list[Path]:
-    """Return the files that a run was validated on, two or a table.
-
-    The list is empty where they are gone or have too few lines.
-    """
+    """Return the files that a run was validated on; none if they are gone or have too few lines."""
     from bytenmt.checkpoints.weights import is_weights_file, read_run, resolve_path
     from bytenmt.data.text_file import TextFile
     from bytenmt.evaluation.calibration import MIN_LINES

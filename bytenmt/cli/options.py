@@ -37,11 +37,7 @@ class HeadedOption(click.Option):
 
 
 def common_options() -> list[click.Parameter]:
-    """Return the options -q, -v and --plugin, which every command has.
-
-    A command does not get them as arguments: -q and -v are stored in ctx.meta, and --plugin loads
-    its files.
-    """
+    """Return the options -q and -v, stored in ctx.meta, and --plugin, which loads its files."""
 
     def store(ctx: click.Context, param: click.Parameter, is_set: bool) -> None:
         ctx.meta[f"bytenmt.{param.name}"] = is_set
@@ -156,19 +152,12 @@ class OptionValue(click.ParamType):  # type: ignore[type-arg]  # generic in the 
 
 
 def click_option(option: Option, heading: str) -> HeadedOption:
-    """Convert an Option to click's, None where it is left out.
-
-    heading: that of --help for an option that names none.
-    """
+    """Convert an Option to click's, None where it is left out. heading: for one that names none."""
     names = [*(option.flags or (option.long,)), option.name]
     help = option.help
-    more: dict[str, Any] = {"default": None}
-    if option.default is MISSING:
-        more = {"required": True}
+    more: dict[str, Any] = {"required": True} if option.default is MISSING else {"default": None}
     if option.default not in (MISSING, None, False, (), "", b"") and "(default" not in help:
-        shown = option.default
-        if isinstance(shown, float):
-            shown = f"{shown:g}"
+        shown = f"{option.default:g}" if isinstance(option.default, float) else option.default
         help = f"{help.removesuffix('.')} (default: {shown})."
     if bool in (option.item, option.kind):
         more["is_flag"] = True
@@ -206,9 +195,8 @@ def given_options(
 
     def take(values: dict[str, Any]) -> dict[str, Any]:
         taken = {option.name: values.pop(option.name) for option in options}
-        return {
-            name: kind(**{key: value for key, value in taken.items() if value not in (None, ())})
-        }
+        given = {key: value for key, value in taken.items() if value not in (None, ())}
+        return {name: kind(**given)}
 
     return OptionGroup(name, [click_option(option, heading) for option in options], take)
 
@@ -232,15 +220,12 @@ def models(
         if not names:
             runs += words
         elif not runs:
-            runs = words[:1]
-            words = words[1:]
+            runs, words = words[:1], words[1:]
         if not least <= len(runs) <= most:
             raise click.UsageError(f"{len(runs)} models: expected {metavar}")
         if names and not n_least <= len(words) <= n_most:
             raise click.UsageError(f"{len(words)} files after the model: expected {metavar}")
-        if not names:
-            return {"runs": runs}
-        return {"runs": runs, "files": words}
+        return {"runs": runs, "files": words} if names else {"runs": runs}
 
     path = click.Path(path_type=Path)
     text = f"Run folder or weights file, instead of MODEL. {help}".rstrip()
@@ -255,10 +240,7 @@ def models(
 
 
 def settings(*groups: str) -> OptionGroup:
-    """Return the options of groups such as "search", and those on kept spans, as one OptionGroup.
-
-    The command's argument `settings` gets a dict with the values that the user has given.
-    """
+    """Return the options of groups such as "search", and of kept spans, as `settings`."""
     options = [option for option in TRANSLATION_SETTINGS.values() if option.group in groups]
     return given_options("settings", [*options, *KEEP_SETTINGS.values()])
 

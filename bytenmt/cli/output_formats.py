@@ -4,28 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from bytenmt.decoding.interface import Hypothesis
+from bytenmt.translation.alignment import CharacterLink
 from bytenmt.translation.confidence import Verdict, verdict_record
 from bytenmt.translation.line_batch import TranslationResult
 
-if TYPE_CHECKING:  # it imports PyTorch
-    from bytenmt.translation.alignment import CharacterLink
-
 BestChunks = Sequence[tuple[bytes, bytes, bytes]]  # of a line, see TranslationResult.best_chunks
-Align = Callable[[Sequence[BestChunks]], "Sequence[Sequence[CharacterLink]]"]
+Align = Callable[[Sequence[BestChunks]], Sequence[Sequence[CharacterLink]]]
 
 
 def n_best_list(
     results: Sequence[TranslationResult], first: int, seconds: Sequence[float]
 ) -> bytes:
-    """Return all hypotheses as lines `sentence ||| text ||| score`, the best of a sentence first.
-
-    first: the number of the first sentence, from 0. seconds: ignored; other formats write them.
-    """
+    """Return all hypotheses as lines `sentence ||| text ||| score`, a sentence's best first."""
     return b"".join(
         b"%d ||| %b ||| %.6f\n" % (number, hypothesis.text, hypothesis.score)
         for number, result in enumerate(results, first)
@@ -73,10 +68,7 @@ class JsonRecords:
 
 
 def describe_flags(results: Sequence[TranslationResult], first: int) -> Iterator[str]:
-    """Yield verdict and reasons of each flagged result, for people.
-
-    first: number of results[0], from 0.
-    """
+    """Yield verdict and reasons of each flagged result, for people, numbered from first + 1."""
     for number, result in enumerate(results, first + 1):
         best = result.best
         if best.flags:

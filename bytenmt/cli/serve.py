@@ -73,17 +73,13 @@ class NetworkOptions:
 
     def __post_init__(self) -> None:
         """Raise BytenmtError for values of the access that nobody would ever match."""
-        for name, values, shape, expected in (
-            (
-                "origin",
-                self.allowed_origin,
-                r"\*|[^:/]+://[^/]+",
-                "* or a site such as https://example.org",
-            ),
-            ("host", self.allowed_host, r"[^:/]+|\[.+\]", "a name such as *.example.org"),
-        ):
-            if wrong := [value for value in values if not re.fullmatch(shape, value)]:
-                raise BytenmtError(f"--allowed-{name} {wrong[0]}: expected {expected}")
+        for origin in self.allowed_origin:
+            if not re.fullmatch(r"\*|[^:/]+://[^/]+", origin):
+                expected = "* or a site such as https://example.org"
+                raise BytenmtError(f"--allowed-origin {origin}: expected {expected}")
+        for host in self.allowed_host:
+            if not re.fullmatch(r"[^:/]+|\[.+\]", host):
+                raise BytenmtError(f"--allowed-host {host}: expected a name such as *.example.org")
         try:
             for address in self.trusted_proxy:
                 ip_network(address)
@@ -146,9 +142,8 @@ def serve(models: tuple[str, ...], network: NetworkOptions, decoding: dict[str, 
         for param in click.get_current_context().command.params
         if isinstance(param, click.Option)
     }
-    if unknown := [
-        name for name in os.environ if name.startswith(f"{PREFIX}_") and name not in known
-    ]:
+    given = {name for name in os.environ if name.startswith(f"{PREFIX}_")}
+    if unknown := sorted(given - known):
         raise click.UsageError(f"serve has no variable {unknown[0]}: see --help.")
     if not models:
         raise click.UsageError("No model given: name PAIR=MODEL.")
@@ -165,9 +160,7 @@ def serve(models: tuple[str, ...], network: NetworkOptions, decoding: dict[str, 
         hosts = list(network.allowed_host)
         if ip_address(address).is_loopback:
             hosts += [*LOOPBACK_NAMES, address]
-        keys: list[str] = []
-        if network.api_keys is not None:
-            keys = read_keys(network.api_keys)
+        keys: list[str] = read_keys(network.api_keys) if network.api_keys is not None else []
         limits = Limits(network.max_characters, network.max_queue, network.timeout)
         service = Service(load_models(models, decoding, CONSOLE), keys, limits)
         app = App(service, hosts or ["*"], network.allowed_origin, network.suggestions)

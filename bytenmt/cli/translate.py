@@ -17,12 +17,12 @@ from bytenmt.cli.options import FILES, command, models, settings
 from bytenmt.config.fields import Bits, Positive, option
 from bytenmt.decoding.interface import SPEED_HEADING, EngineSpec
 from bytenmt.errors import BytenmtError
+from bytenmt.translation.settings import KEEP_SETTINGS, TRANSLATION_SETTINGS, Settings, option_name
 
 if TYPE_CHECKING:
     from bytenmt.cli.line_filter import OutputFormat
     from bytenmt.decoding.loading import Runtime
     from bytenmt.translation.line_batch import TranslationResult
-    from bytenmt.translation.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,9 +116,7 @@ def translate(
             "--resume needs an output file with one line per input line: give -o, without --n-best"
         )
     is_stream = input is None or input.is_fifo()  # lines of a pipe are translated as they come
-    text = None
-    if input is not None and not is_stream:
-        text = inputs.open_text(input, may_be_empty=True)
+    text = None if input is None or is_stream else inputs.open_text(input, may_be_empty=True)
     runtime = inputs.load_models(runs, engine)
     translator = Translator.from_runtime(runtime, checked)
     form = _output_format(answers, runtime, translator.settings)
@@ -147,7 +145,6 @@ def _shape(
 ) -> dict[str, Any]:
     """Return what the lines of an output depend on besides the input, by name."""
     from bytenmt.decoding.engine_selection import precision_of
-    from bytenmt.translation.settings import KEEP_SETTINGS, TRANSLATION_SETTINGS, option_name
 
     spec = runtime.spec
     precisions = [precision_of(run.precision, spec) for run in runtime.runs]
@@ -156,14 +153,12 @@ def _shape(
     shape["engine"] = f"{spec.engine} {spec.device} {' '.join(precisions)}"
     for name in TRANSLATION_SETTINGS.keys() - {"max_tokens"}:  # which changes nothing but the speed
         shape[option_name(name)] = getattr(settings.search, name, getattr(settings, name, None))
-    for name in KEEP_SETTINGS:
-        shape[option_name(name)] = given.get(name)
+    shape |= {option_name(name): given.get(name) for name in KEEP_SETTINGS}
     if (glossary := given.get("glossary")) is not None:
         shape["--glossary"] = hashlib.sha256(Path(glossary).read_bytes()).hexdigest()[:16]
     shape["--reverse"] = None if spec.reverse is None else Path(spec.reverse).resolve()
-    for name, value in vars(answers).items():
-        shape[f"--{name.replace('_', '-')}"] = value
-    return shape
+    answers_given = vars(answers).items()
+    return shape | {f"--{name.replace('_', '-')}": value for name, value in answers_given}
 
 
 def _output_format(answers: OutputOptions, runtime: Runtime, settings: Settings) -> OutputFormat:

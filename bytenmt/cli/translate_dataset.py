@@ -86,28 +86,20 @@ def translate_dataset(
 
 def _output_folders(source: Path, out: Path) -> dict[Path, Path]:
     """Return the output folder of each file of the input, which is a file or a folder."""
-    root = source
-    paths = sorted(filter(Path.is_file, source.rglob("*")))
-    if source.is_file():
-        root = source.parent
-        paths = [source]
+    is_file = source.is_file()
+    root = source.parent if is_file else source
+    paths = [source] if is_file else sorted(filter(Path.is_file, source.rglob("*")))
     folders = {}
     for path in paths:
         name = path.relative_to(root)
-        is_hidden = any(part[0] in "._" for part in name.parts)
-        if not is_hidden:
+        if not any(part[0] in "._" for part in name.parts):  # hidden
             folders[path] = out / name
     return folders
 
 
 def _format_of(path: Path) -> str:
-    """Return the format of a file by its suffix: parquet or jsonl.
-
-    Raises DataError for another suffix.
-    """
-    unpacked = path
-    if path.suffix in PACKED:
-        unpacked = path.with_suffix("")
+    """Return the format of a file by its suffix: parquet or jsonl. Raises DataError."""
+    unpacked = path.with_suffix("") if path.suffix in PACKED else path
     form = FORMATS.get(unpacked.suffix)
     if form is None:
         raise DataError(

@@ -14,14 +14,14 @@ from bytenmt.cli.languages import LanguageOptions, agreed_languages
 from bytenmt.cli.options import command, models, settings
 from bytenmt.config.fields import Bits, option
 from bytenmt.decoding.interface import EngineSpec
-from bytenmt.documents.formats import FORMATS, Format
-from bytenmt.documents.unit import Document, primary
+from bytenmt.documents import formats
+from bytenmt.documents.formats import FORMATS
+from bytenmt.documents.unit import CodedText, Document, ReadOptions, primary
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.languages import Direction
 
 if TYPE_CHECKING:
     from bytenmt.documents.translation import LineTranslation
-    from bytenmt.documents.unit import CodedText, ReadOptions
     from bytenmt.evaluation.judge import Judge
     from bytenmt.translation.translator import Translator
 
@@ -89,11 +89,9 @@ def translate_file(
     pip install 'bytenmt[documents]'.
     """
     from bytenmt.cli import inputs
-    from bytenmt.documents import formats
     from bytenmt.documents.memory import TranslationMemory
     from bytenmt.documents.placement import lines_to_repair, repair
     from bytenmt.documents.translation import lines_to_translate, translate
-    from bytenmt.documents.unit import ReadOptions
     from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
     from bytenmt.translation.translator import Translator
 
@@ -112,11 +110,9 @@ def translate_file(
     corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
     languages = agreed_languages(how.languages, runs[0], corpora, CONSOLE.warn)
     if languages and not (how.overwrite and how.pair):
-        allowed = _allowed_targets(document, languages, how.pair, record)
-        _check_targets(document, source, languages, allowed)
-    memory = None
-    if how.memory is not None:
-        memory = TranslationMemory.from_file(how.memory, languages)
+        may_be_source = bool(how.pair) and record.may_declare_source
+        _check_targets(document, source, languages, may_be_source)
+    memory = TranslationMemory.from_file(how.memory, languages) if how.memory is not None else None
     judge = Judge.from_runtime(runtime, how.flag_above, FLAG_ABOVE, translator.options.beam)
     CONSOLE.detail(judge.describe())
     lines = lines_to_translate(document, how.overwrite, memory)
@@ -124,9 +120,7 @@ def translate_file(
         _warn_of_codes(runs[0], lines)
     with ExitStack() as stack:
         out = stack.enter_context(writer(output))
-        table = None
-        if how.review is not None:
-            table = stack.enter_context(writer(how.review))
+        table = stack.enter_context(writer(how.review)) if how.review is not None else None
         translations = _translate_lines(translator, judge, lines)
         torn = lines_to_repair(translations)
         translations |= repair(translations, _translate_lines(translator, judge, torn))
@@ -158,12 +152,8 @@ def _with_reverse(
 def _read_document(path: Path | None, options: ReadOptions, source: Path) -> Document:
     """Read a file, or standard input for None; print warnings. source: the name for messages."""
     from bytenmt.data.text_file import read_bytes
-    from bytenmt.documents import formats
 
-    if path is None:
-        data = standard_input().read()
-    else:
-        data = read_bytes(path).tobytes()
+    data = standard_input().read() if path is None else read_bytes(path).tobytes()
     document = formats.read(data, options, source)
     for warning in document.warnings:
         CONSOLE.warn(f"{source}: {warning}")
@@ -172,31 +162,23 @@ def _read_document(path: Path | None, options: ReadOptions, source: Path) -> Doc
 
 def _warn_of_codes(run: Path, lines: Sequence[CodedText]) -> None:
     """Warn where a model without sentinels translates lines with inline codes."""
-    has_codes = not all(isinstance(part, str) for line in lines for part in line)
-    if has_codes:
+    if not all(isinstance(part, str) for line in lines for part in line):
         CONSOLE.warn(
             f"{run} was trained without sentinels: inline codes without a pair are put at the end"
             " of units"
         )
 
 
-def _allowed_targets(
-    document: Document, languages: Direction, pair: str | None, record: Format
-) -> list[str]:
-    """Return the languages that a document may declare as that of its translations.
+def _check_targets(
+    document: Document, name: Path, languages: Direction, may_be_source: bool
+) -> None:
+    """Raise BytenmtError for a document that is for another language; regions may differ.
 
-    Some formats declare the source language until they are translated; --pair accepts it.
+    may_be_source: whether it may be for the source language until it is translated, as some
+    formats declare; --pair accepts it.
     """
     is_untranslated = not any(unit.target for unit in document.units)
-    if pair and record.may_declare_source and is_untranslated:
-        return [languages.target, languages.source]
-    return [languages.target]
-
-
-def _check_targets(
-    document: Document, name: Path, languages: Direction, allowed: Sequence[str]
-) -> None:
-    """Raise BytenmtError for a document into a language that is not allowed; regions may differ."""
+    allowed = languages if may_be_source and is_untranslated else (languages.target,)
     for code in document.targets:
         if code and primary(code) not in map(primary, allowed):
             raise BytenmtError(

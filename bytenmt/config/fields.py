@@ -8,7 +8,7 @@ nothing heavy.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -17,7 +17,8 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_
 import msgspec
 from msgspec import Meta
 
-from bytenmt.errors import SettingError, printable
+from bytenmt.errors import ConfigError, SettingError, printable
+from bytenmt.plugins import NEEDS_PLUGIN
 
 MAX_COUNT = 10**9  # bytes, lines, updates: more than anybody has
 Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
@@ -62,9 +63,7 @@ class Option(NamedTuple):
         if get_origin(self.kind) not in (tuple, Union, UnionType):
             return self.kind
         kinds = [kind for kind in get_args(self.kind) if kind not in (NoneType, Ellipsis)]
-        if len(kinds) > 1:
-            return self.kind
-        return kinds[0]
+        return self.kind if len(kinds) > 1 else kinds[0]
 
     @property
     def is_repeated(self) -> bool:
@@ -79,9 +78,7 @@ class Option(NamedTuple):
         """
         if self.choices and value not in self.choices:
             raise ValueError(f"expected one of {', '.join(self.choices)}")
-        kind = self.kind
-        if is_text:
-            kind = self.item
+        kind = self.item if is_text else self.kind
         try:
             return msgspec.convert(value, kind, strict=not is_text)
         except msgspec.ValidationError as error:
@@ -110,9 +107,9 @@ def options_of(record: type) -> dict[str, Option]:
     options = {}
     for key in msgspec.structs.fields(record):
         hint = hints[key.name]
-        metas = [meta for meta in get_args(hint)[1:] if isinstance(meta, Meta)]
-        for help in [meta.description for meta in metas if meta.description]:
-            options[key.name] = Option(key.name, hint, key.default, help)
+        for meta in get_args(hint)[1:]:
+            if isinstance(meta, Meta) and meta.description:
+                options[key.name] = Option(key.name, hint, key.default, meta.description)
     return options
 
 
@@ -133,6 +130,15 @@ def check_values(
     return checked
 
 
+def check_name(key: str, name: str, names: Iterable[str]) -> None:
+    """Raise ConfigError if a configuration key names nothing of the package or of a plugin."""
+    if name not in names:
+        choices = ", ".join(names)
+        raise ConfigError(
+            f"configuration {key}: {shorten(name)} is not one of {choices}; {NEEDS_PLUGIN}"
+        )
+
+
 def explain_mistake(message: str) -> str:
     """Rewrite msgspec's message about a wrong value: "expected a whole number, …"."""
     words = re.sub("`(int|float|str|bool)`", lambda match: WORDS[match[1]], message)
@@ -142,6 +148,4 @@ def explain_mistake(message: str) -> str:
 def shorten(value: object) -> str:
     """Return the repr of a value for a message, printable and cut to MAX_SHOWN_CHARS (40)."""
     text = printable(repr(value))
-    if len(text) <= MAX_SHOWN_CHARS:
-        return text
-    return f"{text[:MAX_SHOWN_CHARS]}…"
+    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"

@@ -10,9 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from bytenmt.config.fields import shorten
-from bytenmt.errors import ConfigError
-from bytenmt.plugins import METRICS, NEEDS_PLUGIN, Metric
+from bytenmt.plugins import METRICS, Metric
 
 DEFAULT_TOKENIZER = "13a"  # sacreBLEU's for BLEU
 
@@ -76,12 +74,3 @@ PACKAGE_METRICS = {
 }
 for package_name, package_metric in PACKAGE_METRICS.items():  # a plugin's of the same name wins
     METRICS.setdefault(package_name, package_metric)
-
-
-def check_metric(name: str) -> None:
-    """Raise ConfigError for a name that no metric of the package or of a plugin has."""
-    if name not in METRICS:
-        raise ConfigError(
-            f"configuration train.metric: {shorten(name)} is not one of {', '.join(METRICS)};"
-            f" {NEEDS_PLUGIN}"
-        )

@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-from bytenmt.config.fields import shorten
 from bytenmt.config.train_section import TrainConfig
-from bytenmt.errors import BytenmtError, ConfigError
-from bytenmt.plugins import NEEDS_PLUGIN, SCHEDULES
+from bytenmt.errors import BytenmtError
+from bytenmt.plugins import SCHEDULES
 
 
 class Progress(Protocol):
@@ -67,23 +66,13 @@ def halving(train: TrainConfig, progress: Progress) -> float:
 
 
 def plateau(train: TrainConfig, progress: Progress) -> float:
-    """Fall by train.plateau_factor at each validation that is not the best (Gehring et al.
-    2017)."""
+    """Fall by train.plateau_factor at validations that are not the best (Gehring et al. 2017)."""
     return float(train.plateau_factor**progress.standstills)
 
 
 PACKAGE_SCHEDULES = (cosine, linear, inverse_sqrt, constant, wsd, halving, plateau)
 for package_schedule in PACKAGE_SCHEDULES:  # a plugin's of the same name wins
     SCHEDULES.setdefault(package_schedule.__name__, package_schedule)
-
-
-def check_schedule(name: str) -> None:
-    """Raise ConfigError for a name that no schedule of the package or of a plugin has."""
-    if name not in SCHEDULES:
-        raise ConfigError(
-            f"configuration train.schedule: {shorten(name)} is not one of {', '.join(SCHEDULES)};"
-            f" {NEEDS_PLUGIN}"
-        )
 
 
 def lr_factor(train: TrainConfig, progress: Progress) -> float:
@@ -106,10 +95,7 @@ def lr_factor(train: TrainConfig, progress: Progress) -> float:
 
 
 def fraction_done(train: TrainConfig, progress: Progress) -> float:
-    """Return how much of a run is done, 0 to 1; 0 if there is no limit.
-
-    It is the share of the limit (updates, epochs, minutes) that is reached first.
-    """
+    """Return the share, 0 to 1, of the limit that a run reaches first; 0 if it has no limit."""
     shares = [0.0]
     if train.max_updates:
         shares.append(progress.update / train.max_updates)
@@ -124,10 +110,7 @@ def fraction_done(train: TrainConfig, progress: Progress) -> float:
 
 
 def stopped_early(train: TrainConfig, progress: Progress) -> str:
-    """Return the reason, for the user, to end training before its limits; "" to go on.
-
-    It ends after train.patience validations without improvement, or at a rate below train.min_lr.
-    """
+    """Return why training ends before its limits, for the user; "" to go on."""
     if train.patience and progress.waited >= train.patience:
         return f"no better {train.metric.replace('_', ' ')} for {progress.waited} validations"
     if train.schedule == "plateau" and train.plateau_factor**progress.standstills < train.min_lr:

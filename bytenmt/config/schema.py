@@ -17,13 +17,12 @@ import tomli_w
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES, BUILT_IN
 from bytenmt.architectures.section import ModelSection, Section
-from bytenmt.config.fields import Fraction, Positive, explain_mistake, shorten
-from bytenmt.config.metrics import check_metric
-from bytenmt.config.schedules import check_schedule
+from bytenmt.config import metrics, schedules  # noqa: F401  # which fill METRICS and SCHEDULES
+from bytenmt.config.fields import Fraction, Positive, check_name, explain_mistake, shorten
 from bytenmt.config.train_section import TrainConfig
 from bytenmt.config.tree import assign, merge_settings, preset_tree
 from bytenmt.errors import ConfigError
-from bytenmt.plugins import LOSS_TERMS, NEEDS_PLUGIN, load_plugins
+from bytenmt.plugins import LOSS_TERMS, METRICS, NEEDS_PLUGIN, SCHEDULES, load_plugins
 
 if TYPE_CHECKING:
     ModelConfig = ModelSection
@@ -127,13 +126,9 @@ def resolve_config(arch: str | None, preset: str | None, settings: Mapping[str, 
 
 
 def check_names(config: Config) -> Config:
-    """Return the configuration unchanged.
-
-    Raises ConfigError where it names a schedule, a metric or a loss term that neither the package
-    nor a plugin has.
-    """
-    check_schedule(config.train.schedule)
-    check_metric(config.train.metric)
+    """Return the configuration. Raises ConfigError for an unknown schedule, metric or loss term."""
+    check_name("train.schedule", config.train.schedule, SCHEDULES)
+    check_name("train.metric", config.train.metric, METRICS)
     for name in config.train.loss_terms:
         if name not in LOSS_TERMS:
             raise ConfigError(
@@ -151,10 +146,10 @@ def parse_config(tree: Mapping[str, Any]) -> Config:
     not trained.
     """
     load_plugins()
-    arch = _named_architecture(tree)
+    model = tree.get("model")
+    arch = model.get("arch") if isinstance(model, Mapping) else None
     if isinstance(arch, str) and arch not in ARCHITECTURES:
-        what = f"configuration model.arch: {shorten(arch)} is not one of {', '.join(BUILT_IN)}"
-        raise ConfigError(f"{what}; {NEEDS_PLUGIN}")
+        check_name("model.arch", arch, BUILT_IN)
     kind = Config
     if isinstance(arch, str) and arch not in BUILT_IN:
         kind = _config_type(ARCHITECTURES[arch].section)
@@ -180,11 +175,10 @@ def parse_stored_config(tree: Mapping[str, Any]) -> Config:
             sections[name] = _without_removed_keys(section, kind)
     section = sections.get("model")
     if isinstance(section, Mapping):
-        absent = object()
         sections["model"] = {
             key: value
             for key, value in section.items()
-            if value != REMOVED_MODEL_KEYS.get(key, absent)
+            if (key, value) not in REMOVED_MODEL_KEYS.items()
             and key != "ngram_dropout"  # of training alone
         }
     return parse_config(sections)
@@ -208,19 +202,9 @@ def _explained(message: str, arch: Any) -> str:
         what = "unknown key; bytenmt info ARCH prints all"
     elif what.startswith("Invalid enum value"):
         section, _, key = path.partition(".")
-        kind: type[Section] = TrainConfig
-        if section != "train":
-            kind = ARCHITECTURES[arch].section
+        kind: type[Section] = ARCHITECTURES[arch].section if section != "train" else TrainConfig
         what += f", expected one of {', '.join(get_args(get_type_hints(kind)[key]))}"
     return f"configuration {path}: {explain_mistake(what)}".replace(" :", ":")
-
-
-def _named_architecture(tree: Mapping[str, Any]) -> Any:
-    """Return model.arch of a nested dictionary of any kind; None where there is none."""
-    model = tree.get("model")
-    if isinstance(model, Mapping):
-        return model.get("arch")
-    return None
 
 
 @cache

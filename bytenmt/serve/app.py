@@ -23,7 +23,7 @@ from starlette.staticfiles import StaticFiles
 
 from bytenmt.serve import bodies
 from bytenmt.serve.documents import SUFFIXES, DocumentSource
-from bytenmt.serve.gateway import Gateway, account_of, json_response, refusal_of
+from bytenmt.serve.gateway import Gateway, account_of, address_of, json_response, refusal_of
 from bytenmt.serve.languages import name_of
 from bytenmt.serve.service import AUTO, MAX_ALTERNATIVES, Service
 from bytenmt.serve.work_queue import Refusal
@@ -95,27 +95,21 @@ class App:
         )
 
     async def _read(self, request: Request, kind: type[T]) -> tuple[T, Any, str]:
-        """Return the fields and the file of a request, and its client's account.
-
-        Raises Refusal.
-        """
+        """Return the fields and the file of a request, and its client's account. Raises Refusal."""
         body, file = await bodies.read_request(request, kind, self.service.limits.body_bytes)
         return body, file, self._account(request, body)
 
     def _account(self, request: Request, body: Any = None) -> str:
         """Return the name under which a client is counted.
 
-        Raises Refusal (403) where a key is needed and missing.
-
-        The key is in the body, in the query string, or a bearer token.
+        The key is in the body, in the query string, or a bearer token. Raises Refusal (403) where
+        one is needed and missing.
         """
-        key = request.query_params.get("api_key")
-        if body is not None:
-            key = body.api_key or body.apiKey
+        key = request.query_params.get("api_key") if body is None else body.api_key or body.apiKey
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if not key and scheme.lower() == "bearer":
             key = token.strip()
-        return account_of(key, self.service.keys, _address_of(request))
+        return account_of(key, self.service.keys, address_of(request.scope))
 
     async def translate(self, request: Request) -> Response:
         """Translate texts.
@@ -179,11 +173,9 @@ class App:
     async def translate_file(self, request: Request) -> Response:
         """Translate a file and return a URL of the translation that is valid for ten minutes."""
         service = self.service
-        n_bytes = service.limits.body_bytes
         size = request.headers.get("content-length", "")
-        if size.isdecimal() and len(size) < 12:
-            n_bytes = int(size)
-        address = account_of(None, (), _address_of(request))
+        n_bytes = int(size) if size.isdecimal() and len(size) < 12 else service.limits.body_bytes
+        address = account_of(None, (), address_of(request.scope))
         with service.uploads.admitted(address, n_bytes // BYTES_PER_QUEUED_CHARACTER):
             body, file, client = await self._read(request, bodies.FormalityBody)
             if file is None:
@@ -196,15 +188,13 @@ class App:
                 raise Refusal(
                     400, f"expected a file whose name ends in one of {', '.join(SUFFIXES)}"
                 )
-            pair = (body.source, body.target)
-            is_detected = body.source.lower() == AUTO
-            source = DocumentSource(path.name, contents, None if is_detected else pair)
+            pair = None if body.source.lower() == AUTO else (body.source, body.target)
+            source = DocumentSource(path.name, contents, pair)
             data = await _while_connected(request, service.translate_file(source, body, client))
         token = self._keep(data)
         name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{path.stem[-80:]}_{body.target}{path.suffix}")
-        return json_response(
-            {"translatedFileUrl": f"{request.base_url}download_file/{token}/{name}"}
-        )
+        url = f"{request.base_url}download_file/{token}/{name}"
+        return json_response({"translatedFileUrl": url})
 
     def _keep(self, data: bytes) -> str:
         """Keep a translated file for ten minutes; return the token that its download needs."""
@@ -270,9 +260,8 @@ class App:
     async def metrics(self, request: Request) -> Response:
         """Return the metrics for Prometheus; needs the API key if keys are required."""
         self._account(request)
-        return Response(
-            generate_latest(self.service.metrics.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4
-        )
+        text = generate_latest(self.service.metrics.registry)
+        return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     async def settings(self, request: Request) -> Response:
         """Return the limits and features of the server that the page needs."""
@@ -307,10 +296,6 @@ class App:
         return FileResponse(PAGE / "index.html", headers=headers)
 
 
-def _address_of(request: Request) -> str:
-    return request.client.host if request.client else "unknown"
-
-
 async def _http_error(request: Request, error: Exception) -> Response:
     """Return an error of Starlette's, such as an unknown path, in the form of all others."""
     assert isinstance(error, HTTPException)
@@ -323,10 +308,7 @@ def _event(name: str, value: Any) -> bytes:
 
 
 async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of work.
-
-    If the client leaves first, cancel it and raise ClientDisconnect.
-    """
+    """Return the result of work; cancel it and raise ClientDisconnect if the client leaves."""
 
     async def left() -> None:
         while (await request.receive())["type"] != "http.disconnect":

@@ -84,12 +84,11 @@ async def read_request(
         if media_type == "multipart/form-data":
             limits = {"max_files": 1, "max_fields": MAX_FIELDS, "max_part_size": body_bytes}
             async with request.form(**limits) as form:
-                for value in form.values():
-                    if isinstance(value, UploadFile):
-                        file = value.filename or "", await value.read()
                 texts: dict[str, list[str]] = {}
                 for name, value in form.multi_items():
-                    if isinstance(value, str):
+                    if isinstance(value, UploadFile):
+                        file = value.filename or "", await value.read()
+                    else:
                         texts.setdefault(name, []).append(value)
                 fields |= _unpacked(texts)
         elif (body := (await request.body()).strip())[:1] == b"{" or media_type.endswith("json"):
@@ -113,11 +112,7 @@ def _fields(text: str) -> dict[str, Any]:
 
 def _unpacked(fields: Mapping[str, list[str]]) -> dict[str, Any]:
     """Return fields with the value of those that have a single one."""
-    unpacked: dict[str, Any] = dict(fields)
-    for name, values in fields.items():
-        if len(values) == 1:
-            unpacked[name] = values[0]
-    return unpacked
+    return {name: values[0] if len(values) == 1 else values for name, values in fields.items()}
 
 
 def description(routes: Sequence[Route], kinds: Mapping[str, type[Struct]]) -> dict[str, Any]:

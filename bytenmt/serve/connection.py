@@ -16,7 +16,6 @@ REQUEST_SECONDS = 30.0  # until an idle connection has brought the headers of a 
 N_RESERVED_DESCRIPTORS = 48
 MIN_CONNECTIONS = 8
 MAX_DESCRIPTORS = 1 << 16  # raised up to this number where the system's own limit allows it
-NOTE_SECONDS = 60.0  # between two lines about connections that cannot be accepted
 INVALID = "(invalid)"  # the path of a malformed request in metrics and the log
 logger = logging.getLogger(__package__)
 
@@ -94,28 +93,9 @@ def raise_descriptor_limit() -> int:
     """Raise the limit of file descriptors as far as allowed; return the number of connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        soft = wanted
     if soft == resource.RLIM_INFINITY:
         soft = MAX_DESCRIPTORS
+    elif soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
     return max(MIN_CONNECTIONS, soft - N_RESERVED_DESCRIPTORS)
-
-
-class LoopErrors:
-    """The handler of an event loop's errors, which notes full tables of descriptors once a minute.
-
-    asyncio reports each connection that it cannot accept, thousands a second, and tries again after
-    a second.
-    """
-
-    def __init__(self) -> None:
-        self._next_note = 0.0
-
-    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Handle an error; called by the loop."""
-        if "out of system resource" not in context.get("message", ""):
-            loop.default_exception_handler(context)
-        elif loop.time() >= self._next_note:
-            self._next_note = loop.time() + NOTE_SECONDS
-            logger.error("no file descriptor is left for a connection: raise the limit (ulimit -n)")

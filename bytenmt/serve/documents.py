@@ -51,10 +51,7 @@ class DocumentSource(NamedTuple):
     pair: tuple[str, str] | None = None  # source and target language, None if not known
 
     def parse(self) -> Document:
-        """Return the parsed document.
-
-        Raises BytenmtError, whose message leaves out the file's name.
-        """
+        """Return the parsed document. Raises BytenmtError, without the file's name."""
         path = Path(self.name)
         options = ReadOptions(formats.format_of(path).name, self.pair)
         return formats.read(self.data, options, f"the file{path.suffix}")
@@ -89,19 +86,14 @@ def repaired(
 
 
 def write(source: DocumentSource, results: Sequence[LineTranslation]) -> bytes:
-    """Return the translated file.
-
-    results: a translation for each line that `read` returns, in its order.
-    """
+    """Return the translated file. results: a translation for each line of `read`, in its order."""
     document = source.parse()
     translate(document, dict(zip(lines_to_translate(document), results, strict=True)))
     return document.dump()
 
 
 def run_task(function: Any, *arguments: Sequence[Any]) -> list[Any]:
-    """Return what a function, `read` or `write`, returns for each document.
-
-    Runs in a child.
+    """Return what a function, `read` or `write`, returns for each document; runs in a child.
 
     arguments: of the function, each as a list with an entry per document. Sets limits of CPU time
     and memory for this process, and ends it if memory runs out.

@@ -40,10 +40,9 @@ def account_of(key: str | None, keys: Sequence[str], address: str) -> str:
     """Return the name under which a client is counted.
 
     It is a digest of its key, or without keys its address; for IPv6 the /64 network, which one
-    customer has alone.
-
-    Raises Refusal (403) for a key that is missing or unknown. The digests, of one length, are
-    compared with those of all keys in full, which takes the same time for every key.
+    customer has alone. Raises Refusal (403) for a key that is missing or unknown. The digests, of
+    one length, are compared with those of all keys in full, which takes the same time for every
+    key.
     """
     if keys:
         digest, *digests = (
@@ -121,6 +120,7 @@ class Gateway:
         began = time.monotonic()
         status = 0
         n_received = 0
+        method = scope["method"]
         must_close = False
         # The route has neither a token nor the name of a file.
         matching = (
@@ -140,39 +140,30 @@ class Gateway:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = [*message["headers"], *HEADERS]
-                if must_close or service.is_draining:
-                    headers.append((b"connection", b"close"))
-                message = {**message, "headers": headers}
+                closing = [(b"connection", b"close")] if must_close or service.is_draining else []
+                message = {**message, "headers": [*message["headers"], *HEADERS, *closing]}
             await send(message)
 
         try:
             async with asyncio.timeout(limits.seconds):
                 headers = Headers(scope=scope)
                 self._check_body(headers)
-                self._check(headers, path, scope["method"])
+                self._check(headers, path, method)
                 await self._app(scope, limited_receive, noting_send)
         except (Exception, asyncio.CancelledError) as error:
             refusal = refusal_of(service, error, scope)
             must_close = refusal.closes
             if not (status or isinstance(error, ClientDisconnect)):
-                wait = {}
-                if refusal.retry_after is not None:
-                    wait["retry-after"] = f"{refusal.retry_after}"
-                answer = json_response({"error": refusal.message}, refusal.status, wait)
+                wait = refusal.retry_after
+                more = None if wait is None else {"retry-after": str(wait)}
+                answer = json_response({"error": refusal.message}, refusal.status, more)
                 await answer(scope, receive, noting_send)
         finally:
             seconds = time.monotonic() - began
-            service.metrics.requests.labels(path, status or LEFT_STATUS).inc()
+            code = status or LEFT_STATUS
+            service.metrics.requests.labels(path, code).inc()
             service.metrics.seconds.labels(path).observe(seconds)
-            logger.info(
-                "%s %s %s %d %.3f s",
-                address_of(scope),
-                scope["method"],
-                path,
-                status or LEFT_STATUS,
-                seconds,
-            )
+            logger.info("%s %s %s %d %.3f s", address_of(scope), method, path, code, seconds)
 
     def _check_body(self, headers: Headers) -> None:
         """Raise Refusal for a body that is too long (413), or whose end is in doubt (400).
@@ -183,17 +174,14 @@ class Gateway:
         if length is None:
             return
         if "transfer-encoding" in headers:
-            message = "give Content-Length or Transfer-Encoding, not both"
-            raise Refusal(400, message, closes=True)
+            raise Refusal(400, "give Content-Length or Transfer-Encoding, not both", closes=True)
         if int(length) > self._service.limits.body_bytes:
             raise Refusal(413, TOO_LONG.format(self._service.limits.body_bytes), closes=True)
 
     def _check(self, headers: Headers, path: str, method: str) -> None:
-        """Raise Refusal for a foreign host name (400) or a page of a foreign site (403).
-
-        Probes ask by the server's address, which is allowed.
-        """
+        """Raise Refusal for a foreign host name (400) or a page of a foreign site (403)."""
         host = headers.get("host", "")
+        # Probes ask by the server's address.
         if not (path in ("/health", "/ready") or self._own_name.fullmatch(host.lower())):
             raise Refusal(
                 400, f"the name {host[:100]!r} is not allowed for this server: see --allowed-host"

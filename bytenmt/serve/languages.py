@@ -6,16 +6,14 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from bytenmt.data.pair_files import PairFiles
 from bytenmt.data.sentences import languages_of_files
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.work_queue import Refusal
-
-if TYPE_CHECKING:
-    from bytenmt.data.pair_files import PairFiles
 
 ENGLISH_NAMES = """
     ar:Arabic az:Azerbaijani be:Belarusian bg:Bulgarian bn:Bengali ca:Catalan cs:Czech da:Danish
@@ -46,11 +44,15 @@ class Direction(NamedTuple):
     def __str__(self) -> str:
         return f"{self.source}-{self.target}"
 
+    @property
+    def opposite(self) -> Direction:
+        """The direction from the target to the source language."""
+        return Direction(self.target, self.source)
+
     @staticmethod
     def parse(text: str) -> Direction:
         """Parse a pair such as en-de, or zh-Hans:en if a code has a hyphen. Raises BytenmtError."""
-        separator = ":" if ":" in text else "-"
-        parts = text.split(separator)
+        parts = text.split(":" if ":" in text else "-")
         are_codes = all(CODE.fullmatch(part) for part in parts)
         if len(parts) != 2 or not are_codes or parts[0] == parts[1]:
             raise BytenmtError(
@@ -108,10 +110,7 @@ class ServedLanguages:
         self.all = list(dict.fromkeys(code for direction in directions for code in direction))
 
     def known(self, code: str) -> str:
-        """Return the served code that matches a requested one: de for DE and de-AT, zh-Hans for zh.
-
-        Raises Refusal (400).
-        """
+        """Return the served code for a requested one, de for DE and de-AT. Raises Refusal (400)."""
         wanted = code.replace("_", "-").casefold()
         served = {name.replace("_", "-").casefold(): name for name in reversed(self.all)}
         by_language = {tag.partition("-")[0]: name for tag, name in served.items()}
@@ -127,10 +126,8 @@ class ServedLanguages:
         """Return the languages as LibreTranslate does: a source is among its own targets, too."""
         languages = []
         for code in self.all:
-            targets = {to for source, to in self.directions if source == code}
-            languages.append(
-                {"code": code, "name": name_of(code), "targets": sorted({code, *targets})}
-            )
+            targets = {code, *(to for source, to in self.directions if source == code)}
+            languages.append({"code": code, "name": name_of(code), "targets": sorted(targets)})
         return languages
 
     def guesses(self, text: str) -> list[LanguageGuess]:

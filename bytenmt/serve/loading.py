@@ -37,14 +37,16 @@ def load_models(
     precision, and threads (of the model that uses several; the cores less one for each model).
     reporter: shows warnings of the models that are loaded.
     """
-    settings = {
-        name: value
-        for name, value in options.items()
-        if name in TRANSLATION_SETTINGS or name == "keep"
-    }
+    names = {*TRANSLATION_SETTINGS, "keep"}
+    settings = {name: value for name, value in options.items() if name in names}
     Settings.from_dict(settings, option_name)  # what contradicts each other shows here
     runs = _by_direction(models, "MODEL")
-    if options.get("reverse") and not any(Direction(to, source) in runs for source, to in runs):
+    opposites = {
+        direction: runs[direction.opposite][0]
+        for direction in runs
+        if options.get("reverse") and direction.opposite in runs
+    }
+    if options.get("reverse") and not opposites:
         reporter.warn("--reverse has no effect: no model translates in an opposite direction")
     glossaries = _by_direction(options.get("glossary", ()), "--glossary")
     for direction in glossaries.keys() - runs.keys():
@@ -52,48 +54,53 @@ def load_models(
     # Threads synchronise hundreds of times per decode step, so each needs a core of its own. One
     # model at a time uses several; the others have one each, and so has the HTTP server.
     threads = options.get("threads") or max(1, min(MAX_THREADS, n_cores() - len(runs)))
-    formality = settings.pop("formality", None)
+    spec = EngineSpec(AUTO, "cpu", options.get("precision", AUTO), threads)
     workers = dict[Direction, DirectionWorkers]()
     for direction, paths in runs.items():
-        opposite = runs.get(Direction(direction.target, direction.source))
-        reverse = None
-        if options.get("reverse") and opposite is not None:
-            reverse = opposite[0]
-        spec = EngineSpec(AUTO, "cpu", options.get("precision", AUTO), threads, reverse=reverse)
-        runtime = load_runs(paths, spec, reporter)
-        terms = Glossary(
-            term
-            for path in glossaries.get(direction, ())
-            for term in Glossary.from_file(path).terms
-        )
-        with_terms = dict(settings)
-        if formality is not None and runtime.has_formality:
-            with_terms["formality"] = formality
-        if terms.terms:
-            with_terms["glossary"] = terms
-        translator = Translator.from_runtime(runtime, **with_terms)
-        beam = translator.options.beam
-        n_best = 1 + MAX_ALTERNATIVES
-        wide = {"n_best": n_best, "beam": max(n_best, beam)}
-        wider = Translator.from_runtime(runtime, **with_terms | wide)
-        judge = Judge.from_runtime(runtime, default=FLAG_ABOVE, beam=beam)
+        runtime = load_runs(paths, replace(spec, reverse=opposites.get(direction)), reporter)
         for run in runtime.runs:
             check_direction(direction, run.file, run.facts.corpora)
-        workers[direction] = DirectionWorkers(
-            Worker(translator, judge),
-            Worker(wider, judge),
-            runtime.has_formality,
-            tuple(run.digest for run in runtime.runs),
-            _document_worker(runtime, with_terms, find_reverse(paths, reporter)),
-        )
+        own_settings = _settings_of(runtime, settings, glossaries.get(direction, ()))
+        workers[direction] = _start_workers(runtime, own_settings, find_reverse(paths, reporter))
         # The first client need not wait for the engine, and errors show now.
         workers[direction].worker.submit(TranslationJob([b"a"])).result()
-    if formality is not None and not any(model.has_formality for model in workers.values()):
+    if settings.get("formality") and not any(model.has_formality for model in workers.values()):
         raise BytenmtError(
             "--formality needs a model that was trained with forms of address (data.formality):"
             " none of these was"
         )
     return workers
+
+
+def _settings_of(
+    runtime: Runtime, settings: Mapping[str, Any], glossaries: Sequence[Path]
+) -> dict[str, Any]:
+    """Return the settings of one direction: with its glossaries, and formality if it is learned."""
+    own = dict(settings)
+    if not runtime.has_formality:
+        own.pop("formality", None)
+    terms = [term for path in glossaries for term in Glossary.from_file(path).terms]
+    if terms:
+        own["glossary"] = Glossary(terms)
+    return own
+
+
+def _start_workers(
+    runtime: Runtime, settings: Mapping[str, Any], reverse: Path | None
+) -> DirectionWorkers:
+    """Return the running workers of a direction. reverse: the model that ranks for documents."""
+    translator = Translator.from_runtime(runtime, **settings)
+    beam = translator.options.beam
+    n_best = 1 + MAX_ALTERNATIVES
+    wide = {"n_best": n_best, "beam": max(n_best, beam)}
+    judge = Judge.from_runtime(runtime, default=FLAG_ABOVE, beam=beam)
+    return DirectionWorkers(
+        Worker(translator, judge),
+        Worker(Translator.from_runtime(runtime, **{**settings, **wide}), judge),
+        runtime.has_formality,
+        tuple(run.digest for run in runtime.runs),
+        _document_worker(runtime, settings, reverse),
+    )
 
 
 class LateScorer(Scorer):
@@ -151,10 +158,7 @@ def _by_direction(values: Sequence[str], option: str) -> dict[Direction, list[Pa
 
 
 def read_keys(path: Path) -> list[str]:
-    """Return the API keys of a file, one per line; # starts a comment.
-
-    Raises BytenmtError where there is none.
-    """
+    """Return the API keys of a file, one a line; # is a comment. Raises BytenmtError for none."""
     # Some editors begin a file with a byte order mark.
     lines = path.read_text(encoding="utf-8-sig", errors="surrogateescape").splitlines()
     keys = [line.strip() for line in lines if line.strip() and not line.startswith("#")]

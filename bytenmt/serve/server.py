@@ -18,9 +18,10 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.app import App
-from bytenmt.serve.connection import Connection, LoopErrors, raise_descriptor_limit
+from bytenmt.serve.connection import Connection, raise_descriptor_limit
 
 BACKLOG = 2048
+NOTE_SECONDS = 60.0  # between two lines about connections that cannot be accepted
 LOG_FORMAT = "%(asctime)s bytenmt: %(message)s"
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%S%z"
 PATH_PREFIX = re.compile(r"(/[\w.~-]+)*")  # of the address, as a proxy sends it
@@ -36,25 +37,32 @@ class GracefulServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, app: App) -> None:
         super().__init__(config)
         self._service = app.service
+        self._next_note = 0.0  # of NOTE_SECONDS, by the loop's clock
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to accept connections; called by uvicorn."""
-        asyncio.get_running_loop().set_exception_handler(LoopErrors())
+        asyncio.get_running_loop().set_exception_handler(self._handle_error)
         await super().startup(sockets)
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to end the server, at a second signal at once.
+    def _handle_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Handle an error of the event loop; of full tables of descriptors note one a minute.
 
-        uvicorn's own method would raise the signal again at the end.
+        asyncio reports each connection that it cannot accept, thousands a second, and tries again
+        after a second.
         """
+        if "out of system resource" not in context.get("message", ""):
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._next_note:
+            self._next_note = loop.time() + NOTE_SECONDS
+            logger.error("no file descriptor is left for a connection: raise the limit (ulimit -n)")
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to end, at a second signal at once; uvicorn's own would raise the signal again."""
         self.force_exit = self.should_exit
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop listening, wait until open requests are answered, and close; called by uvicorn.
-
-        Connections are closed with their next answer.
-        """
+        """Stop listening, answer open requests and close their connections; called by uvicorn."""
         logger.info("shutting down: %d open requests", len(self.server_state.tasks))
         await asyncio.sleep(0)  # connections that the system has accepted for us are taken
         for server in self.servers:

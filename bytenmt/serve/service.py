@@ -43,10 +43,7 @@ prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # when ea
 
 
 class Metrics:
-    """The Prometheus metrics of a server.
-
-    `registry` has them and those of the process.
-    """
+    """The Prometheus metrics of a server. `registry` has them and those of the process."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
@@ -59,18 +56,14 @@ class Metrics:
             **common,
         )
         self.requests = Counter("requests", "Answered requests.", ["path", "status"], **common)
-        self.seconds = Histogram(
-            "request_seconds", "Until the answer.", ["path"], buckets=BUCKET_SECONDS, **common
-        )
+        in_seconds: dict[str, Any] = {"buckets": BUCKET_SECONDS, **common}
+        self.seconds = Histogram("request_seconds", "Until the answer.", ["path"], **in_seconds)
         self.source_bytes = Counter(
             "source_bytes", "Bytes that models translated.", ["direction"], **common
         )
         self.in_flight = Gauge("requests_in_flight", "Requests that wait or are decoded.", **common)
         self.queue_seconds = Histogram(
-            "queue_wait_seconds",
-            "Until the first line is decoded.",
-            buckets=BUCKET_SECONDS,
-            **common,
+            "queue_wait_seconds", "Until the first line is decoded.", **in_seconds
         )
         self.dead_processes = Counter(
             "dead_document_processes", "Processes that died with a document.", **common
@@ -155,9 +148,7 @@ class Service:
         """Return why the server is not ready for requests, or None if it is."""
         if self.is_draining:
             return "the server is shutting down"
-        if self.queue.is_full:
-            return "too many requests are waiting"
-        return None
+        return "too many requests are waiting" if self.queue.is_full else None
 
     async def guesses(self, texts: Sequence[str]) -> list[LanguageGuess]:
         """Return the languages that the joined texts may be in, likeliest first."""
@@ -170,28 +161,21 @@ class Service:
         served, and for a form of address that its model has not learned.
         """
         target = self.languages.known(body.target)
-        guess = None
-        if body.source.lower() == AUTO:
-            guess = (await self.guesses(texts))[0]
-            source = guess.language
-        else:
-            source = self.languages.known(body.source)
+        guess = (await self.guesses(texts))[0] if body.source.lower() == AUTO else None
+        source = guess.language if guess else self.languages.known(body.source)
         formality = body.formality if isinstance(body, FormalityBody) else None
         plan = TranslationPlan(Direction(source, target), guess, client, formality)
         if plan.is_copy:
             return plan
-        if plan.direction in self.models:
-            if formality is not None and not self.models[plan.direction].has_formality:
-                raise Refusal(
-                    400,
-                    f"the model of {plan.direction} has not learned forms of address:"
-                    " leave out formality",
-                )
-            return plan
-        message = f"no model translates from {source} into {target}: see /languages"
-        if guess is not None:
-            message = f"the text is in {name_of(source)} ({source}), as detected: {message}"
-        raise Refusal(400, message)
+        if plan.direction not in self.models:
+            message = f"no model translates from {source} into {target}: see /languages"
+            if guess is not None:
+                message = f"the text is in {name_of(source)} ({source}), as detected: {message}"
+            raise Refusal(400, message)
+        if formality is not None and not self.models[plan.direction].has_formality:
+            message = f"the model of {plan.direction} has not learned forms of address"
+            raise Refusal(400, f"{message}: leave out formality")
+        return plan
 
     async def translate(
         self,
@@ -249,10 +233,7 @@ class Service:
         return [str(direction) for direction, model in self.models.items() if model.has_formality]
 
     async def translate_file(self, file: DocumentSource, body: PairBody, client: str) -> bytes:
-        """Return the bytes of a translated document, doubtful units marked.
-
-        Raises Refusal.
-        """
+        """Return the bytes of a translated document, doubtful units marked. Raises Refusal."""
         (lines,) = await self.documents.run(client, read, [file])
         texts = [_text_of(line) for line in lines]
         plan = await self.plan(body, texts, client)
@@ -266,10 +247,7 @@ class Service:
         plan: TranslationPlan,
         is_judged: bool,
     ) -> list[bytes]:
-        """Return files with their lines translated.
-
-        is_judged: whether doubtful units are marked.
-        """
+        """Return files with their lines translated. is_judged: mark doubtful units."""
         if plan.is_copy:
             return [file.data for file in files]
         results = await self._translate_lines(
@@ -390,8 +368,6 @@ def _variant(separators: Sequence[str], results: Sequence[TranslationResult], k:
     """Return a text with the k-th hypotheses of its lines, or the best of a line with fewer."""
     text = separators[0]
     for result, separator in zip(results, separators[1:], strict=True):
-        hypothesis = result.best
-        if k < len(result.hypotheses):
-            hypothesis = result.hypotheses[k]
+        hypothesis = result.hypotheses[k] if k < len(result.hypotheses) else result.best
         text += hypothesis.text.decode() + separator
     return text

@@ -44,10 +44,7 @@ class Limits(NamedTuple):
         return BYTES_PER_CHARACTER * self.characters
 
     def count_characters(self, texts: Sequence[str]) -> int:
-        """Return how many characters texts count in a queue.
-
-        Raises Refusal (413) above the limit.
-        """
+        """Return how many characters texts count in a queue. Raises Refusal (413) for too many."""
         n_characters = sum(len(text) or 1 for text in texts)
         if n_characters > self.characters:
             raise Refusal(

@@ -33,10 +33,7 @@ BEGIN_SECONDS = 0.02  # for splitting jobs into requests, before the next decodi
 
 @dataclass(eq=False)
 class TranslationJob:
-    """Lines of one request for a Worker, which sets the future `results`.
-
-    Cancelling it drops the lines.
-    """
+    """Lines of a request for a Worker, which sets the future `results`; cancel it to drop them."""
 
     # Each is UTF-8, or the strings and inline codes of a document's line.
     lines: Sequence[SourceLine]
@@ -76,10 +73,7 @@ class Worker:
     async def translate(
         self, lines: Sequence[SourceLine], **options: Any
     ) -> list[TranslationResult]:
-        """Return a result for each line, in order.
-
-        It can be cancelled. options: fields of TranslationJob.
-        """
+        """Return a result for each line, in order. options: fields of TranslationJob."""
         return await asyncio.wrap_future(self.submit(TranslationJob(lines, **options)))
 
     def submit(self, job: TranslationJob) -> Future[list[TranslationResult]]:
@@ -111,10 +105,9 @@ class Worker:
         try:
             translator = self._translator
             if self._scheduler is None:
-                usual = translator.capacity(
-                    min(USUAL_LINE_BYTES, translator.settings.max_source_bytes)
-                )
-                self._scheduler = Scheduler(translator.make_engine(min(MAX_SLOTS, usual)))
+                line_bytes = min(USUAL_LINE_BYTES, translator.settings.max_source_bytes)
+                n_slots = min(MAX_SLOTS, translator.capacity(line_bytes))
+                self._scheduler = Scheduler(translator.make_engine(n_slots))
             job.batch = translator.batch(job.lines, formality=job.formality)
             self._jobs.add(job)
             self._waiting.add(job)
@@ -169,10 +162,7 @@ class Worker:
     def _end(
         self, job: TranslationJob, outcome: list[TranslationResult] | Exception | None = None
     ) -> None:
-        """Forget a job and its sentences in the scheduler.
-
-        outcome: its result, None if it was cancelled.
-        """
+        """Forget a job and its sentences in the scheduler. outcome: None if it was cancelled."""
         self._waiting.discard(job)
         if job in self._jobs:
             self._jobs.remove(job)

@@ -22,12 +22,8 @@ def functions_over(text: str, limit: int) -> list[str]:
 
 
 def n_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """The lines of a function without its docstring, which may be as long as it must."""
-    n = (function.end_lineno or 0) - function.lineno + 1
-    if ast.get_docstring(function) is not None:
-        docstring = function.body[0]
-        n -= (docstring.end_lineno or 0) - docstring.lineno + 1
-    return n
+    """The lines of a function with its docstring, from `def` to its end."""
+    return (function.end_lineno or 0) - function.lineno + 1
 
 
 def source_of(path: Path) -> str:
