@@ -42,11 +42,7 @@ def write_program(config: BahdanauConfig, writer: ModelWriter) -> ModelProgram:
     if config.read_out == "current":
         step.emit(Op.COPY, before, after)
     maxed = write_maxout(step, seen, "decoder.maxout", config.d_maxout)
-    return writer.program(
-        writer.output(maxed),
-        states=(d,),
-        items=items,
-    )
+    return writer.program(writer.output(maxed), states=(d,), items=items)
 
 
 def _write_encoder(config: BahdanauConfig, writer: ModelWriter) -> None:

@@ -6,14 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from bytenmt.architectures.section import (
-    Dilations,
-    Kernel,
-    Layers,
-    ModelSection,
-    OwnLayers,
-    Width,
-)
+from bytenmt.architectures.section import Dilations, Kernel, Layers, ModelSection, OwnLayers, Width
 
 
 class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):

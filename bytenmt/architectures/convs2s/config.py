@@ -6,13 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from bytenmt.architectures.section import (
-    MAX_LAYERS,
-    Dilations,
-    Kernel,
-    ModelSection,
-    Width,
-)
+from bytenmt.architectures.section import MAX_LAYERS, Dilations, Kernel, ModelSection, Width
 
 ConvLayer = tuple[Width, Kernel]  # channels, kernel width
 ConvLayers = Annotated[tuple[ConvLayer, ...], Meta(max_length=MAX_LAYERS)]

@@ -56,13 +56,7 @@ def _write_encoder(config: Seq2SeqConfig, writer: ModelWriter) -> None:
     x = encode.register(config.d_embedding)
     writer.embed(encode, x)
     _, states = write_recurrent_layers(
-        config.recurrent_cell,
-        encode,
-        x,
-        "encoder",
-        config.encoder_depth,
-        d,
-        config.encoder_options,
+        config.recurrent_cell, encode, x, "encoder", config.encoder_depth, d, config.encoder_options
     )
     finals = config.first_states([encode.last(state) for state in states])
     if config.context == "every_step":
