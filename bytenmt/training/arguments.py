@@ -23,8 +23,7 @@ from bytenmt.errors import BytenmtError, ConfigError
 GPU_BATCH_FACTOR = 8
 # Keys of `train` that --resume may change: the limits of the run, and intervals.
 LIMITS = ("max_updates", "max_epochs", "max_minutes", "patience")
-INTERVALS = ("log_every", "valid_every", "save_every")
-CHANGEABLE_KEYS = (*LIMITS, *INTERVALS)
+CHANGEABLE_KEYS = (*LIMITS, "log_every", "valid_every", "save_every")
 
 
 def configuration(
@@ -53,9 +52,7 @@ def configuration(
     >>> new.train.lr, new.model.d_hidden
     (0.5, 168)
     """
-    given: dict[str, Any] = {}
-    if file is not None:
-        given = _read_toml(file)
+    given = {} if file is None else _read_toml(file)
     if has_checkpoint(run):
         if not resume:
             raise BytenmtError(
@@ -71,10 +68,8 @@ def configuration(
     merge(given, settings)
     if init_from is not None:
         start = read_config(init_from)
-        tree = {
-            "model": msgspec.to_builtins(start.model),
-            "data": {"sentinels": start.data.sentinels},
-        }
+        data = {"sentinels": start.data.sentinels}
+        tree = {"model": msgspec.to_builtins(start.model), "data": data}
         merge(tree, given)
         return resolve_config(arch, preset, tree)
     config = resolve_config(arch, preset, given)
@@ -112,10 +107,9 @@ def scale_batch_for_gpu(config: Config, given: Mapping[str, Any]) -> Config:
     returned unchanged; a learning rate in it stays.
     """
     given_train = given.get("train", {})
-    train = config.train
     if "max_tokens" in given_train:
         return config
-    train = replace(train, max_tokens=GPU_BATCH_FACTOR * train.max_tokens)
+    train = replace(config.train, max_tokens=GPU_BATCH_FACTOR * config.train.max_tokens)
     if "lr" not in given_train:
         train = replace(train, lr=train.lr * GPU_BATCH_FACTOR**0.5)
     return replace(config, train=train)
@@ -124,14 +118,11 @@ def scale_batch_for_gpu(config: Config, given: Mapping[str, Any]) -> Config:
 def texts_of_run(run: Path) -> tuple[list[PairFiles], list[PairFiles]]:
     """Return the files that a run was trained on, and those that it was validated on.
 
-    Its checkpoint names them. Both are empty where a program that calls Trainer itself did not
-    record them.
+    Both are empty where a program that calls Trainer itself did not record them.
     """
     facts = read_run(run, "last")[1].facts
     files = [*facts.corpora, *(PairFiles(tgt=Path(text.path)) for text in facts.texts)]
-    if facts.valid is None:
-        return files, []
-    return files, [facts.valid, *facts.more_valid]
+    return files, [] if facts.valid is None else [facts.valid, *facts.more_valid]
 
 
 def files_to_train_on(
@@ -225,13 +216,12 @@ def settings_tree(
     {'model': {'d_hidden': 8}, 'train': {'schedule': 'constant', 'lr': 0.5}}
     """
     tree: dict[str, Any] = {}
-    values: dict[str, Any] = {}
+    values = {f"train.{name}": value for name, value in train.items()}
     if isinstance(settings, Mapping):
-        values = dict(settings)
+        values = {**settings, **values}
     else:
         for setting in settings:
             assign(tree, setting)
-    values |= {f"train.{name}": value for name, value in train.items()}
     for key, value in values.items():
         if value is not None:
             assign_value(tree, key, value)

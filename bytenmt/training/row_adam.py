@@ -60,13 +60,8 @@ class RowAdam:
         self.zero_grad()
         group.all_reduce(self.sums)
         if on_cpu:
-            tensors = (
-                self.tables.weight.detach(),
-                self.exp_avg,
-                self.exp_avg_sq,
-                self.n_updates,
-                self.sums,
-            )
+            weight = self.tables.weight.detach()
+            tensors = weight, self.exp_avg, self.exp_avg_sq, self.n_updates, self.sums
             arguments: Any = (*(tensor.numpy() for tensor in tensors), lr, *self.betas)
             update_rows(*arguments)
         else:
@@ -100,9 +95,8 @@ class RowAdam:
         rows (k,) int32: their numbers; n_updates (k,) int32; exp_avg, exp_avg_sq (k, d).
         """
         rows = self.n_updates.nonzero()[:, 0]
-        return {"rows": rows.to(torch.int32)} | {
-            name: part[rows] for name, part in self._parts().items()
-        }
+        parts = {name: part[rows] for name, part in self._parts().items()}
+        return {"rows": rows.to(torch.int32), **parts}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Load what state_dict returned; all other rows get a state of zeros.

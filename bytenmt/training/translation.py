@@ -186,11 +186,12 @@ class TranslationObjective:
         """
         assert self.valid is not None
         log_p = log_probabilities(TorchScorer([model], self.device), self.valid, self.group)
-        bits = []
+        values = []
         for lines in self._validation_texts():
-            lengths = self.valid.target_lengths[lines.start : lines.stop]
-            bits.append(bits_per_byte(log_p[lines.start : lines.stop], lengths))
-        return _validation_record([{"bits_per_byte": value} for value in bits])
+            own = slice(lines.start, lines.stop)
+            bits = bits_per_byte(log_p[own], self.valid.target_lengths[own])
+            values.append({"bits_per_byte": bits})
+        return _validation_record(values)
 
     def decode(self, model: Model[Any, Any]) -> dict[str, Any]:
         """Translate the first train.valid_lines lines of each validation text and score them.
@@ -209,10 +210,8 @@ class TranslationObjective:
         sources = [line.decode() for line in lines]
         references = [self.valid.target(k).decode() for k in chosen]
         samples = [
-            {"source": source, "reference": reference, "translation": translation}
-            for source, reference, translation in zip(
-                sources[:N_SAMPLES], references, translations, strict=False
-            )
+            {"source": sources[k], "reference": references[k], "translation": translations[k]}
+            for k in range(min(N_SAMPLES, len(chosen)))
         ]
         values = []
         begin = 0
@@ -231,10 +230,8 @@ class TranslationObjective:
     def _translate(self, model: Model[Any, Any], lines: Sequence[bytes]) -> list[str]:
         """Return the translations of lines, of which each process translates its share."""
         size = self.group.size
-        runtime = replace(
-            runtime_from_models([model], self.device),
-            max_source_bytes=self.config.data.max_source_bytes,
-        )
+        runtime = runtime_from_models([model], self.device)
+        runtime = replace(runtime, max_source_bytes=self.config.data.max_source_bytes)
         own_lines = list(lines[self.group.rank :: size])
         shares = self.group.gather_all(Translator.from_runtime(runtime).translate(own_lines))
         translations = [b""] * len(lines)
@@ -248,12 +245,7 @@ class TranslationObjective:
         """Return facts about the texts for the checkpoint: pairs, bytes and files."""
         assert self.corpus is not None
         corpus = self.corpus
-        valid: list[PairFiles] = []
-        if self.valid is not None:
-            valid = [_files_of(part) for part in self.valid.parts]
-        patterns = None
-        if self.config.data.sentinels:
-            patterns = PATTERNS_VERSION
+        valid = [] if self.valid is None else [_files_of(part) for part in self.valid.parts]
         return Facts(
             pairs=len(corpus),
             source_bytes=int(corpus.source_lengths.sum(dtype="int64")),
@@ -262,7 +254,7 @@ class TranslationObjective:
             valid=next(iter(valid), None),
             more_valid=tuple(valid[1:]),
             multi_sentence_share=round(multi_sentence_share(corpus), 6),
-            patterns=patterns,
+            patterns=PATTERNS_VERSION if self.config.data.sentinels else None,
         )
 
 

@@ -83,9 +83,7 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     @property
     def position_kind(self) -> Literal["learned", "sinusoidal", "off"]:
         """The kind of position embeddings, "off" if their table would have no rows."""
-        if self.n_positions:
-            return self.positions
-        return "off"
+        return self.positions if self.n_positions else "off"
 
     @property
     def is_serial(self) -> bool:

@@ -1,7 +1,4 @@
-"""ConvS2S as programs of the CPU engine.
-
-model.py and encoder.py have the equations, and the names of the parameters.
-"""
+"""ConvS2S as programs of the CPU engine; model.py and encoder.py have the equations."""
 
 from __future__ import annotations
 
@@ -27,7 +24,8 @@ def write_program(config: ConvS2SConfig, writer: ModelWriter) -> ModelProgram:
 
     step = writer.begin_step()
     g = _write_input(config, writer, step, "target_positions.weight")
-    x = _write_map(config, step, g, config.decoder_layers[0][0], "decoder.input")
+    first = step.register(config.decoder_layers[0][0])
+    x = _write_map(config, step, first, g, "decoder.input")
     rings = []
     for index, (width, k, dilation) in enumerate(config.decoder_stack):
         name = f"decoder.layers.{index}"
@@ -38,9 +36,9 @@ def write_program(config: ConvS2SConfig, writer: ModelWriter) -> ModelProgram:
         if config.attends[index]:
             _write_attention(config, step, h, g, name)
         x = _write_residual(config, step, x, h, name)
-    last = _write_map(config, step, x, f, "decoder.last")
+    last = _write_map(config, step, step.register(f), x, "decoder.last")
     return writer.program(
-        _write_map(config, step, last, N_IDS, "decoder.output"),
+        _write_map(config, step, step.register(N_IDS), last, "decoder.output"),
         rings=tuple(rings),
         items=items,
         attending=tuple(number for number, attends in enumerate(config.attends, 1) if attends),
@@ -53,29 +51,28 @@ def _write_attention(
     """Write h = (h + the context's map) sqrt(1/2)."""
     query = step.shared(g.width, "query")
     context = step.shared(g.width, "context")
-    weight = _map_values(config, f"{name}.query", query.width, h.width)
     if config.encoder == "gated":
-        step.linear(query, h, weight, f"{name}.query.bias")
+        _write_map(config, step, query, h, f"{name}.query")
         step.emit(Op.MEAN, query, query, g)
     else:
         step.emit(Op.COPY, query, g)
-        step.linear(query, h, weight, f"{name}.query.bias", add=True)
+        _write_map(config, step, query, h, f"{name}.query", add=True)
     step.emit(Op.ATTEND_DOT, context, query, m=0, v=1, k=int(config.attention_scaling == "sqrt"))
     attended = step.shared(h.width, "attended")
-    weight = _map_values(config, f"{name}.context", h.width, context.width)
-    step.linear(attended, context, weight, f"{name}.context.bias")
+    _write_map(config, step, attended, context, f"{name}.context")
     step.emit(Op.MEAN, h, h, attended)
 
 
 def _write_gated_encoder(config: ConvS2SConfig, encode: Writer, e: Register) -> None:
     """Write keys z_j and values (z_j + e_j) sqrt(1/2), from the embeddings e."""
-    x = _write_map(config, encode, e, config.encoder_layers[0][0], "encoder.input")
+    first = encode.register(config.encoder_layers[0][0])
+    x = _write_map(config, encode, first, e, "encoder.input")
     for index, (width, k, dilation) in enumerate(config.encoder_stack):
         taps = encode.shared(k * x.width)
         encode.emit(Op.WINDOW, taps, x, m=k, k=dilation)
         h = _write_gated(config, encode, taps, k, width, f"encoder.layers.{index}")
         x = _write_residual(config, encode, x, h, f"encoder.layers.{index}")
-    z = _write_map(config, encode, x, config.d_embedding, "encoder.output")
+    z = _write_map(config, encode, encode.register(config.d_embedding), x, "encoder.output")
     encode.emit(Op.KEEP, a=z, k=0)
     encode.emit(Op.MEAN, z, z, e)
     encode.emit(Op.KEEP, a=z, k=1)
@@ -123,44 +120,47 @@ def _write_tanh_stack(
     """Write a stack of tanh convolutions over e; return the register of its output."""
     x = e
     if layers[0][0] != e.width:
-        x = _write_map(config, encode, x, layers[0][0], f"{name}.input")
+        x = _write_map(config, encode, encode.register(layers[0][0]), x, f"{name}.input")
     for index, (width, k, dilation) in enumerate(layers):
+        layer = f"{name}.layers.{index}"
         taps = encode.shared(k * x.width)
         encode.emit(Op.WINDOW, taps, x, m=k, k=dilation)
-        x = _write_tanh(config, encode, taps, k, x, width, f"{name}.layers.{index}")
+        y = encode.register(width)
+        if x.width == width:
+            encode.emit(Op.COPY, y, x)
+        else:
+            _write_map(config, encode, y, x, f"{layer}.residual")
+        _write_convolution(config, encode, y, taps, k, layer, add=True)
+        encode.emit(Op.TANH, y)
+        x = y
     if x.width != e.width:
-        x = _write_map(config, encode, x, e.width, f"{name}.output")
+        x = _write_map(config, encode, encode.register(e.width), x, f"{name}.output")
     return x
 
 
-def _write_tanh(
+def _write_map(
+    config: ConvS2SConfig, writer: Writer, y: Register, x: Register, name: str, add: bool = False
+) -> Register:
+    """Write y = a linear map of x, or y += it with `add`; return y."""
+    weight = _normed_values(config, f"{name}.weight", f"{name}.weight", (y.width, x.width))
+    writer.linear(y, x, weight, f"{name}.bias", add=add)
+    return y
+
+
+def _write_convolution(
     config: ConvS2SConfig,
     writer: Writer,
+    y: Register,
     taps: Register,
     k: int,
-    x: Register,
-    width: int,
-    name: str,
-) -> Register:
-    """Write tanh(conv(taps) + the residual branch of x)."""
-    if x.width == width:
-        y = writer.register(width)
-        writer.emit(Op.COPY, y, x)
-    else:
-        y = _write_map(config, writer, x, width, f"{name}.residual")
-    kernel = _kernel_values(config, name, width, k, x.width)
-    writer.linear(y, taps, kernel, f"{name}.convolution.bias", add=True)
-    writer.emit(Op.TANH, y)
-    return y
-
-
-def _write_map(
-    config: ConvS2SConfig, writer: Writer, x: Register, width: int, name: str
-) -> Register:
-    """Write a linear map of x into a new register."""
-    y = writer.register(width)
-    writer.linear(y, x, _map_values(config, name, width, x.width), f"{name}.bias")
-    return y
+    layer: str,
+    add: bool = False,
+) -> None:
+    """Write y = the convolution of a layer, whose k inputs are `taps`, or y += it with `add`."""
+    name = f"{layer}.convolution"
+    shape = (y.width, k, taps.width // k)
+    kernel = _normed_values(config, f"{name}.normed", f"{name}.plain", shape)
+    writer.linear(y, taps, kernel, f"{name}.bias", add=add)
 
 
 def _write_input(
@@ -192,8 +192,7 @@ def _write_gated(
     """Write GLU(conv(taps))."""
     both = writer.shared(2 * width, "both")
     h = writer.shared(width, "gated")
-    kernel = _kernel_values(config, name, 2 * width, k, taps.width // k)
-    writer.linear(both, taps, kernel, f"{name}.convolution.bias")
+    _write_convolution(config, writer, both, taps, k, name)
     writer.emit(Op.GLU, h, both)
     return h
 
@@ -205,31 +204,15 @@ def _write_residual(
     if x.width == h.width:
         writer.emit(Op.MEAN, x, h, x)
         return x
-    wider = _write_map(config, writer, x, h.width, f"{name}.residual")
+    wider = _write_map(config, writer, writer.register(h.width), x, f"{name}.residual")
     writer.emit(Op.MEAN, wider, h, wider)
     return wider
-
-
-def _map_values(config: ConvS2SConfig, name: str, d_output: int, d_input: int) -> WeightArray:
-    """Return the matrix of a linear map, weight-normed or not."""
-    return _normed_values(config, f"{name}.weight", f"{name}.weight", (d_output, d_input))
-
-
-def _kernel_values(
-    config: ConvS2SConfig, name: str, d_output: int, k: int, d_input: int
-) -> WeightArray:
-    """Return the kernel of a layer's convolution, weight-normed or not."""
-    kernel = f"{name}.convolution"
-    return _normed_values(config, f"{kernel}.normed", f"{kernel}.plain", (d_output, k, d_input))
 
 
 def _normed_values(
     config: ConvS2SConfig, normed: str, plain: str, shape: tuple[int, ...]
 ) -> WeightArray:
-    """Return a weight, which is g v / |v| with weight normalisation.
-
-    normed, plain: its name with weight normalisation and without.
-    """
+    """Return the weight `plain`, or with weight normalisation g v / |v| of the weight `normed`."""
     if not config.weight_norm:
         return parameter(plain, *shape)
     return WeightArray(normed, shape, {f"{normed}.v": shape, f"{normed}.g": shape[:1]}, _fold_norm)

@@ -77,9 +77,7 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
     @property
     def window(self) -> int:
         """D, the bytes that local attention sees on either side of its centre; 0: all."""
-        if not self.is_local:
-            return 0
-        return self.attention_window or LOCAL_WINDOW_BYTES
+        return (self.attention_window or LOCAL_WINDOW_BYTES) if self.is_local else 0
 
     @property
     def gaussian_use(self) -> Literal["none", "after", "inside"]:

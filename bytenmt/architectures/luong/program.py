@@ -1,7 +1,4 @@
-"""Stacked LSTMs with Luong's attention as programs of the CPU engine.
-
-model.py has the equations, and the names of the parameters.
-"""
+"""Stacked LSTMs with Luong's attention as programs of the CPU engine; see model.py."""
 
 from __future__ import annotations
 
@@ -52,9 +49,8 @@ def _write_encoder(config: LuongConfig, writer: ModelWriter) -> None:
     d = config.d_hidden
     x = encode.register(config.d_embedding)
     writer.embed(encode, x)
-    x, states = write_recurrent_layers(
-        config.recurrent_cell, encode, x, "encoder", config.encoder_depth, d
-    )
+    cell = config.recurrent_cell
+    x, states = write_recurrent_layers(cell, encode, x, "encoder", config.encoder_depth, d)
     finals = config.first_states([encode.last(state) for state in states])
     for state, register in enumerate(finals):
         encode.emit(Op.KEEP_STATE, a=register, k=state, rows=RowKind.SENTENCES)
@@ -69,9 +65,7 @@ def _keep_source(encode: Writer, x: Register, config: LuongConfig) -> None:
     if config.score in ("general", "concat"):
         keys = encode.register(x.width)
         encode.linear(keys, x, "keys.weight")
-        keep = Op.KEEP
-        if config.score == "concat":
-            keep = Op.KEEP_EXPONENTIAL
+        keep = Op.KEEP_EXPONENTIAL if config.score == "concat" else Op.KEEP
         encode.emit(keep, a=keys, k=1, m=turned)
 
 
@@ -88,22 +82,14 @@ def _write_attentional(step: Writer, top: Register, config: LuongConfig) -> Regi
 
 
 def _write_context(step: Writer, context: Register, top: Register, config: LuongConfig) -> None:
-    """Write the instructions of the attention.
-
-    Its scores are dot products with the states or their keys, the additive score, or a score for
-    each position of the source.
-    """
-    centre = None
-    if config.is_local:
-        centre = _write_centre(step, top, config)
+    """Write the attention: its scores, softmax and context."""
+    centre = _write_centre(step, top, config) if config.is_local else None
     where: dict[str, Any] = {"s": config.window, "t": int(GaussianUse[config.gaussian_use.upper()])}
     if config.score == "location":
         scores = step.register(config.n_locations)
         step.linear(scores, top, "decoder.location.weight")
-        twice = int(config.location_softmax == "twice")
-        step.emit(
-            Op.ATTEND_LOCATION, context, scores, centre, m=config.n_locations, k=twice, **where
-        )
+        where |= {"m": config.n_locations, "k": int(config.location_softmax == "twice")}
+        step.emit(Op.ATTEND_LOCATION, context, scores, centre, **where)
     elif config.score == "concat":
         query = step.register(top.width)
         step.linear(query, top, "decoder.score.query.weight")
