@@ -24,9 +24,7 @@ TABLES = (TABLE, "positions.weight")
 
 
 def parameter_shapes(config: ModelSection) -> Shapes:
-    """Map the name of each parameter of a model to its shape.
-
-    A shared parameter has its first name alone.
+    """Map the name of each parameter of a model, the first one if shared, to its shape.
 
     >>> from bytenmt.config.schema import load_config
     >>> shapes = parameter_shapes(load_config("bytenet", "small", []).model)
@@ -44,10 +42,7 @@ def parameter_shapes(config: ModelSection) -> Shapes:
 
 
 def model_program(config: ModelSection) -> ModelProgram | None:
-    """Return a model's programs for the CPU engine, with the offsets of weights in float32.
-
-    None if the architecture has no programs.
-    """
+    """Return a model's programs, with offsets of float32 weights; None if it has none."""
     written = _program_and_shapes(of_config(config), config)
     return None if written is None else written[0]
 

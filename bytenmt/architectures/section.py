@@ -34,10 +34,7 @@ class Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
-    """The options of every architecture.
-
-    A subclass adds its own; its tag is the architecture's name.
-    """
+    """The options of every architecture; a subclass adds its own, its tag is the name."""
 
     d_embedding: Width  # of the byte embedding
     source: bool = True  # false: a byte language model, without an encoder and without attention

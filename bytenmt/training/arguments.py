@@ -79,10 +79,7 @@ def configuration(
 
 
 def _resumed_configuration(run: Path, arch: str | None, given: Mapping[str, Any]) -> Config:
-    """Return the configuration of a run with the limits and intervals that `given` changes.
-
-    Raises ConfigError where it changes other keys.
-    """
+    """Return a run's configuration with what `given` changes; ConfigError for other keys."""
     before = config_tree(read_config(run))
     tree = config_tree(read_config(run))
     merge_settings(tree, given)
@@ -116,10 +113,7 @@ def scale_batch_for_gpu(config: Config, given: Mapping[str, Any]) -> Config:
 
 
 def texts_of_run(run: Path) -> tuple[list[PairFiles], list[PairFiles]]:
-    """Return the files that a run was trained on, and those that it was validated on.
-
-    Both are empty where a program that calls Trainer itself did not record them.
-    """
+    """Return the files that a run was trained on, and validated on, if it recorded them."""
     facts = read_run(run, "last")[1].facts
     files = [*facts.corpora, *(PairFiles(tgt=Path(text.path)) for text in facts.texts)]
     return files, [] if facts.valid is None else [facts.valid, *facts.more_valid]
@@ -195,13 +189,12 @@ def _training_files(texts: Sequence[Sequence[Path]]) -> list[PairFiles]:
         raise BytenmtError(
             f"{len(src)} --src and {len(tgt)} --tgt: give one of each for every corpus"
         )
-    files = [PairFiles(*pair) for pair in zip(src, tgt, strict=True)]
-    files += [*(PairFiles(tsv=path) for path in tsv), *(PairFiles(tgt=path) for path in text)]
-    if not files:
+    if not any(texts):
         raise BytenmtError(
             "no training text: give --src and --tgt, or --tsv; or --text for a language model"
         )
-    return files
+    pairs = [PairFiles(*pair) for pair in zip(src, tgt, strict=True)]
+    return [*pairs, *(PairFiles(tsv=path) for path in tsv), *(PairFiles(tgt=path) for path in text)]
 
 
 def settings_tree(

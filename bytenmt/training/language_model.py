@@ -120,10 +120,9 @@ class LanguageModelObjective:
     def gradients(
         self, model: Model[Any, Any], batches: Sequence[WindowBatch], target_bytes: int
     ) -> Tensor:
-        """Add the gradients of some windows to model's `.grad`; see TranslationObjective.gradients.
+        """Add the gradients of some windows; see TranslationObjective.gradients.
 
-        A recurrent model starts from the state after the windows before, and leaves its own in
-        `carried`.
+        A recurrent model starts from `carried`, the state after the windows before, and renews it.
         """
         nats = torch.zeros((), dtype=torch.float64, device=self.device)
         for window in (window for window in batches if len(window.read)):
@@ -173,10 +172,7 @@ class LanguageModelObjective:
         return merged
 
     def load_state_dict(self, model: Model[Any, Any], carried: Mapping[str, Tensor]) -> None:
-        """Continue from the tensors that state_dict returned.
-
-        Raises KeyError or ValueError for others.
-        """
+        """Continue from the tensors of state_dict. Raises KeyError or ValueError for others."""
         if not carried:
             return
         start = model.start(_memory(model, 1))

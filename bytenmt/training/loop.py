@@ -140,10 +140,7 @@ class TrainingLoop:
         return has_ended
 
     def _update(self, shares: Iterator[BatchShare], received: list[int]) -> bool:
-        """Do one update; return whether any process has received a signal.
-
-        After a signal none is done, but for the first one of a run.
-        """
+        """Do one update, after a signal only a run's first; return whether any process got one."""
         meter = self.meter
         started = time.monotonic()
         step_shares = list(islice(shares, self.settings.update_freq))
@@ -160,10 +157,7 @@ class TrainingLoop:
         return n_signals > 0
 
     def _write_record(self) -> None:
-        """Log what happened since the last record.
-
-        Raises BytenmtError where training has diverged.
-        """
+        """Log what happened since the last record. Raises BytenmtError where it has diverged."""
         meter = self.meter
         own_nats = float(torch.stack(meter.nats).double().sum())
         nats, target_bytes, all_bytes = self.trainer.sum_over_processes(
@@ -240,10 +234,7 @@ class TrainingLoop:
             self.trainer.save_best(self.run, self.facts)
 
     def _note_validation(self, value: float) -> bool:
-        """Count a validation in the progress; return whether it is the best so far.
-
-        value: of train.metric. NaN is never the best.
-        """
+        """Count a validation by its value of train.metric; return whether it is the best so far."""
         progress = self.progress
         if METRICS[self.settings.metric].is_better(value, progress.best):
             progress.best = value

@@ -68,10 +68,7 @@ class RowAdam:
             self.update_on_device(lr)
 
     def update_on_device(self, lr: float) -> None:
-        """Update the rows with gradients in `sums` by a step of Adam, and set `sums` to zero.
-
-        On a CPU the compiled update_rows does the same.
-        """
+        """Do what the compiled update_rows does on a CPU, with tensors on any device."""
         b1, b2 = self.betas
         m = self.exp_avg
         v = self.exp_avg_sq
@@ -99,10 +96,7 @@ class RowAdam:
         return {"rows": rows.to(torch.int32), **parts}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Load what state_dict returned; all other rows get a state of zeros.
-
-        Raises LookupError or RuntimeError where it does not fit.
-        """
+        """Load what state_dict returned. Raises LookupError or RuntimeError if it does not fit."""
         rows = state["rows"].to(self.n_updates.device).long()
         for name, part in self._parts().items():
             part.zero_()

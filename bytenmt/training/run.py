@@ -182,10 +182,7 @@ def _warn_of_jump(trainer: Trainer, reporter: Reporter) -> None:
 def _with_precision(
     config: Config, run: Path, device: torch.device, group: Group, is_resumed: bool
 ) -> Config:
-    """Return the configuration with a precision in place of "auto".
-
-    It is that of this machine; a resumed run keeps its own on another machine.
-    """
+    """Return the configuration with this machine's precision, or that of the resumed run."""
     if config.train.precision != "auto":
         return config
     precision = group.on_leader(

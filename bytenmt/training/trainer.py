@@ -159,10 +159,7 @@ class Trainer:
         return nats, norm
 
     def averaged(self) -> AbstractContextManager[None]:
-        """Return a context in which the model has the weights that are validated and saved.
-
-        They are the moving average of the weights, or the trained ones where train.ema is 0.
-        """
+        """Return a context in which the model has the weights that are validated and saved."""
         return self.average.in_place() if self.average is not None else nullcontext()
 
     def save(self, run: Path, best: bool = False, facts: Facts | None = None) -> None:

@@ -57,10 +57,7 @@ class BothWays(nn.Module):
         self.backwards = GRU(n_in, d, update="take")
 
     def forward(self, x: Tensor, src_len: Tensor) -> Tensor:
-        """Read the first src_len (n,) int64 columns of x (n, s, n_in) both ways.
-
-        Returns h_j (n, s, 2 d).
-        """
+        """Read the first src_len columns of x (n, s, n_in) both ways; return h_j (n, s, 2 d)."""
         zero = (x.new_zeros(len(x), self.d),)
         forwards, _ = self.forwards(x, zero)
         backwards, _ = self.backwards(reverse(x, src_len), zero)
@@ -68,10 +65,7 @@ class BothWays(nn.Module):
 
 
 class BahdanauEncoder(BothWays):
-    """The bidirectional encoder: its lowest layer, which `forward` runs, and the layers above it.
-
-    Bahdanau.encode calls `forward`, then the layers of `above`, then `keys`.
-    """
+    """The bidirectional encoder: `forward` runs its lowest layer, `above` are the others."""
 
     def __init__(self, config: BahdanauConfig) -> None:
         d = config.d_hidden

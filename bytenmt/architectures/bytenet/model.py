@@ -91,10 +91,7 @@ class Block(nn.Module):
         self.dropout = dropout
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Apply the block to columns x (n, s, 2d) of a source.
-
-        mask (n, s) bool: true on real columns.
-        """
+        """Apply the block to columns x (n, s, 2d) of a source; mask (n, s) bool: real ones."""
         h = self._before(x)
         mixed = self.convolution.centred(h, mask)
         return x + drop(self._after(h, mixed), self.dropout, self.training)
@@ -197,10 +194,9 @@ class ByteNetDecoder(nn.Module):
 
 
 class ByteNet(Model[ByteNetMemory, ByteNetState]):
-    """Dilated convolutions without attention (Kalchbrenner et al. 2016).
+    """Dilated convolutions without attention, by the equations of the module's docstring.
 
-    The equations stand in the module's docstring. In short trainings they learn poorly to copy what
-    is new, such as numbers, to other places.
+    In short trainings they learn poorly to copy what is new, such as numbers, to other places.
     """
 
     config: ByteNetConfig

@@ -16,10 +16,7 @@ AttentionLayers = Annotated[
 
 
 class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
-    """Options of gated convolutions with attention in the decoder's layers (Gehring et al. 2017).
-
-    The encoder may also be one of Gehring et al. 2016.
-    """
+    """Options of gated convolutions with attention (Gehring et al. 2017; encoders also of 2016)."""
 
     # (channels, kernel width) of each layer; with encoder = "conv" of those that make the keys
     encoder_layers: ConvLayers = ()

@@ -79,10 +79,7 @@ class GatedLayer(ResidualConvolution):
     STACKED: ClassVar = {"convolution": 2}  # number of maps stacked in a weight
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Apply the layer to x (n, s, d_input); return (n, s, width).
-
-        mask (n, s) bool: true on real columns.
-        """
+        """Map x (n, s, d_input) to (n, s, width); mask (n, s) bool: true on real columns."""
         h = F.glu(self.convolution.centred(self._drop(x), mask))
         return (h + self.residual_branch(x)) * ROOT_HALF
 
@@ -93,13 +90,10 @@ class GatedLayer(ResidualConvolution):
 
 
 class TanhLayer(ResidualConvolution):
-    """A convolution with a residual, tanh(conv(x) + x) (Gehring et al. 2016, section 3.2).
-
-    It has no forward: call `centred`, as only the encoder has such layers.
-    """
+    """A convolution with a residual, tanh(conv(x) + x) (Gehring et al. 2016, section 3.2)."""
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Apply the layer to x (n, s, d_input); return (n, s, width); see GatedLayer.centred."""
+        """Map x (n, s, d_input) to (n, s, width); mask (n, s) bool: true on real columns."""
         return torch.tanh(self.convolution.centred(self._drop(x), mask) + self.residual_branch(x))
 
 

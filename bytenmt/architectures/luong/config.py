@@ -60,11 +60,6 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
         return self.score == "location" and self.has_attention
 
     @property
-    def n_seen(self) -> int:
-        """Source bytes, from the first on and EOS counted, that can be attended to; 0: all."""
-        return self.n_locations * self.by_location
-
-    @property
     def is_local(self) -> bool:
         """True if the attention sees only a window of the source."""
         return self.attention in ("local-m", "local-p") and self.has_attention

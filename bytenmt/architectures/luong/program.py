@@ -12,10 +12,9 @@ from bytenmt.program.writer import Writer
 
 
 def write_program(config: LuongConfig, writer: ModelWriter) -> ModelProgram:
-    """Write the programs of the encoder, if there is a source, and of the decode step; return both.
+    """Write the programs of the encoder, if there is a source, and of the decode step.
 
-    States: h of each layer, then c of each, which start from the encoder's last ones, without a
-    source at zero; then, with input feeding, h~, from zero.
+    States: h of each layer, then c of each, then, with input feeding, h~.
     """
     d = config.d_hidden
     d_embedding = config.d_embedding
@@ -103,12 +102,13 @@ def _write_context(step: Writer, context: Register, top: Register, config: Luong
 def _write_centre(step: Writer, top: Register, config: LuongConfig) -> Register:
     """Write p_t, the centre of the window; return its register."""
     centre = step.register(1)
+    n_seen = config.n_locations * config.by_location  # of the source's first bytes; 0: all
     if config.attention == "local-m":
-        step.emit(Op.CENTRE, centre, m=config.n_seen)
+        step.emit(Op.CENTRE, centre, m=n_seen)
         return centre
     hidden = step.register(top.width)
     step.linear(hidden, top, "decoder.position.hidden.weight")
     step.emit(Op.TANH, hidden)
     v = step.vector("decoder.position.v", top.width)
-    step.emit(Op.PREDICT_CENTRE, centre, hidden, w=v, n=top.width, m=config.n_seen)
+    step.emit(Op.PREDICT_CENTRE, centre, hidden, w=v, n=top.width, m=n_seen)
     return centre

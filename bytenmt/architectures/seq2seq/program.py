@@ -12,7 +12,7 @@ CONTEXT = 0  # the memory's fixed part: c
 
 
 def write_program(config: Seq2SeqConfig, writer: ModelWriter) -> ModelProgram:
-    """Write the programs of the encoder, if there is a source, and of the decode step; return both.
+    """Write the programs of the encoder, if there is a source, and of the decode step.
 
     States: h of each layer, then, with LSTMs, c of each.
     """
