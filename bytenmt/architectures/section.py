@@ -115,9 +115,7 @@ class LayeredSection(ModelSection, frozen=True, kw_only=True):
     @property
     def encoder_depth(self) -> int:
         """Layers of the encoder; 0 without a source."""
-        if not self.source:
-            return 0
-        return self.n_encoder_layers or self.n_layers
+        return (self.n_encoder_layers or self.n_layers) if self.source else 0
 
     @property
     def decoder_depth(self) -> int:

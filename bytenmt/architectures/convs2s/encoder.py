@@ -52,17 +52,10 @@ class ResidualConvolution(nn.Module):
         norm = config.weight_norm
         std = math.sqrt(self.GAIN * (1 - config.dropout) / (k * d_input))
         self.convolution = Convolution(d_input, self.N_MAPS * width, k, dilation, std, norm)
-        self.residual = None
+        self.residual: nn.Module = nn.Identity()
         if d_input != width:
             self.residual = scaled_linear(d_input, width, math.sqrt(1 / d_input), norm)
         self.dropout = config.dropout
-
-    def residual_branch(self, x: Tensor) -> Tensor:
-        """Return the residual branch of x (rows, t, d_input), (rows, t, width)."""
-        if self.residual is None:
-            return x
-        mapped: Tensor = self.residual(x)
-        return mapped
 
     def _drop(self, x: Tensor) -> Tensor:
         return drop(x, self.dropout, self.training)
@@ -81,7 +74,7 @@ class GatedLayer(ResidualConvolution):
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
         """Map x (n, s, d_input) to (n, s, width); mask (n, s) bool: true on real columns."""
         h = F.glu(self.convolution.centred(self._drop(x), mask))
-        return (h + self.residual_branch(x)) * ROOT_HALF
+        return (h + self.residual(x)) * ROOT_HALF
 
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
         """Return GLU(conv(x)) of t more columns, without the residual; see Convolution.causal."""
@@ -94,7 +87,7 @@ class TanhLayer(ResidualConvolution):
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
         """Map x (n, s, d_input) to (n, s, width); mask (n, s) bool: true on real columns."""
-        return torch.tanh(self.convolution.centred(self._drop(x), mask) + self.residual_branch(x))
+        return torch.tanh(self.convolution.centred(self._drop(x), mask) + self.residual(x))
 
 
 def build_stack(kind: type[L], config: ConvS2SConfig, sizes: Sequence[LayerSize]) -> Sequence[L]:

@@ -185,7 +185,7 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
             h, a = layer.attend(h, g, memory, mask)
             if a is not None:
                 weights[number] = a
-            x = (h + layer.residual_branch(x)) * ROOT_HALF
+            x = (h + layer.residual(x)) * ROOT_HALF
             rings.append(ring)
         logits: Tensor = self.decoder.output(self.drop(self.decoder.last(x)))
         recent = self.embedding.advance(state.recent, tgt)
