@@ -60,7 +60,7 @@ def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimiz
         optimizer = torch.optim.Adadelta(groups, lr=train.lr, rho=0.95, eps=1e-6, foreach=True)
     else:
         is_nag = train.optimizer == "nag"
-        momentum = train.momentum if is_nag else 0.0
+        momentum = train.momentum if is_nag else 0
         optimizer = torch.optim.SGD(groups, train.lr, momentum, nesterov=is_nag, fused=True)
     optimizer.register_step_pre_hook(decay_weights)
     return optimizer

@@ -74,7 +74,8 @@ class GatedLayer(ResidualConvolution):
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
         """Map x (n, s, d_input) to (n, s, width); mask (n, s) bool: true on real columns."""
         h = F.glu(self.convolution.centred(self._drop(x), mask))
-        return (h + self.residual(x)) * ROOT_HALF
+        added: Tensor = h + self.residual(x)
+        return added * ROOT_HALF
 
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
         """Return GLU(conv(x)) of t more columns, without the residual; see Convolution.causal."""
