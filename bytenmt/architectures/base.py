@@ -113,21 +113,14 @@ class AttentiveModel(Model[M, S]):
 
 
 def byte_embedding(config: ModelSection, std: float = 0.1) -> ByteEmbedding:
-    """Build a configured byte embedding, with n-gram tables.
-
-    std: deviation of the 256 initial vectors.
-    """
+    """Build a configured byte embedding, with n-gram tables; std: of its 256 initial vectors."""
+    d = config.d_embedding
     tables = None
     if config.ngrams:
         is_folded = config.ngram_case == "folded"
-        tables = NgramTables(
-            config.d_embedding,
-            config.ngrams,
-            config.n_ngram_rows,
-            is_folded,
-            config.ngram_word_rows,
-        )
-    return ByteEmbedding(config.d_embedding, std, tables)
+        n_rows = config.n_ngram_rows
+        tables = NgramTables(d, config.ngrams, n_rows, is_folded, config.ngram_word_rows)
+    return ByteEmbedding(d, std, tables)
 
 
 def logits_to_log_p(logits: Tensor) -> Tensor:
@@ -136,10 +129,7 @@ def logits_to_log_p(logits: Tensor) -> Tensor:
 
 
 def pick_bytes(values: Tensor, ids: Tensor) -> Tensor:
-    """Pick the value of one byte at each position, (rows, t).
-
-    values: (rows, t, 256); ids: (rows, t).
-    """
+    """Pick the value of one byte, ids (rows, t), at each position of values (rows, t, 256)."""
     return values.gather(2, ids.long()[:, :, None])[:, :, 0]
 
 

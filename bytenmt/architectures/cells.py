@@ -30,15 +30,6 @@ class CellOptions(NamedTuple):
 DEFAULT_OPTIONS = CellOptions()
 
 
-class LayerPlace(NamedTuple):
-    """The place of a recurrent layer in a program."""
-
-    name: str  # prefix of its parameters
-    width: int  # numbers in each vector of its state
-    # the number of each vector of its state among the decoder's states, any numbers in an encoder
-    states: tuple[int, ...]
-
-
 class Cell(NamedTuple):
     """A kind of recurrent layer: GRU, LSTM and so on."""
 
@@ -46,8 +37,12 @@ class Cell(NamedTuple):
     n_parts: int
     # builds the module from d_input, d_hidden and options
     build_layer: Callable[[int, int, CellOptions], RecurrentLayer]
-    # writes the instructions for input x and returns the registers of the new state, h first
-    write_layer: Callable[[Writer, Register, LayerPlace, CellOptions], tuple[Register, ...]]
+    # writes the instructions for input x and returns the registers of the new state, h first, from:
+    # writer, x, prefix of the parameters' names, width of each vector of the state, number of each
+    # among the decoder's states (any numbers in an encoder), options
+    write_layer: Callable[
+        [Writer, Register, str, int, tuple[int, ...], CellOptions], tuple[Register, ...]
+    ]
     # whether the cell has a reset gate, and so the options of CellOptions
     has_reset: bool = False
     # init = "paper" of seq2seq: all parameters are drawn from -paper_range to paper_range; 0: they
@@ -68,22 +63,22 @@ def _build_lstm(d_input: int, d_hidden: int, options: CellOptions) -> RecurrentL
 
 
 def _write_gru(
-    step: Writer, x: Register, place: LayerPlace, options: CellOptions
+    step: Writer, x: Register, name: str, d: int, states: tuple[int, ...], options: CellOptions
 ) -> tuple[Register, ...]:
     from bytenmt.program.layers import write_gru_step
 
-    h = step.register(place.width)
-    (state,) = place.states
-    write_gru_step(step, h, h, x, place.name, options.reset, state=state, d_inside=options.d_inside)
+    h = step.register(d)
+    (state,) = states
+    write_gru_step(step, h, h, x, name, options.reset, state=state, d_inside=options.d_inside)
     return (h,)
 
 
 def _write_lstm(
-    step: Writer, x: Register, place: LayerPlace, options: CellOptions
+    step: Writer, x: Register, name: str, d: int, states: tuple[int, ...], options: CellOptions
 ) -> tuple[Register, ...]:
     from bytenmt.program.layers import write_lstm_step
 
-    return write_lstm_step(step, x, place.name, place.width, place.states)
+    return write_lstm_step(step, x, name, d, states)
 
 
 # The cell of each name; Sutskever et al. 2014 draw the parameters of their LSTMs within 0.08.
@@ -125,7 +120,7 @@ def write_recurrent_layers(
     layers = []
     for layer in range(depth):
         numbers = tuple(depth * part + layer for part in range(cell.n_parts))
-        state = cell.write_layer(step, x, LayerPlace(f"{name}.{layer}", width, numbers), options)
+        state = cell.write_layer(step, x, f"{name}.{layer}", width, numbers, options)
         layers.append(state)
         x = state[0]
         options = options._replace(d_inside=0)

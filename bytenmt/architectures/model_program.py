@@ -111,10 +111,7 @@ class ModelWriter:
         return logits
 
     def program(self, logits: Register, **sizes: Any) -> ModelProgram:
-        """Return the finished programs.
-
-        sizes: the fields of ModelProgram from `states` on, by name.
-        """
+        """Return the finished programs; sizes: the fields of ModelProgram from `states` on."""
         return ModelProgram(
             self.encode.program(), self._step.program(), logits, self._first_step_byte, **sizes
         )

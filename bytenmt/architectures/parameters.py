@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
 
 from bytenmt.architectures.model_program import TABLE, ModelProgram, ModelWriter
 from bytenmt.architectures.registry import Architecture, build_model, of_config
@@ -19,52 +18,46 @@ from bytenmt.program.instructions import ATTENTIONS, Field, Op
 from bytenmt.program.instructions import Table as Row
 from bytenmt.program.writer import Shapes, WeightSink
 
-if TYPE_CHECKING:  # it imports PyTorch
-    from bytenmt.architectures.base import Model
-
 FLOAT_BYTES = 4  # bytes of a float32
 # endings of the names of look-up tables, which `convert` leaves alone
 TABLES = (TABLE, "positions.weight")
 
 
 def parameter_shapes(config: ModelSection) -> Shapes:
-    """Map the name of each parameter of a model to its shape.
-
-    A shared parameter has its first name alone.
+    """Map the name of each parameter of a model, the first one if shared, to its shape.
 
     >>> from bytenmt.config.schema import load_config
     >>> shapes = parameter_shapes(load_config("bytenet", "small", []).model)
     >>> shapes["decoder.head.weight"]
     (320, 320)
     """
-    architecture = of_config(config)
-    if architecture.write_program is None:
-        model = build_on_meta(config)
-        return {name: tuple(part.shape) for name, part in model.named_parameters()}
-    return dict(_program_and_shapes(architecture, config)[1])
+    written = _program_and_shapes(of_config(config), config)
+    if written is not None:
+        return dict(written[1])
+    import torch
+
+    with torch.device("meta"):  # parameters have shapes, but take no memory
+        model = build_model(config)
+    return {name: tuple(part.shape) for name, part in model.named_parameters()}
 
 
 def model_program(config: ModelSection) -> ModelProgram | None:
-    """Return a model's programs for the CPU engine, with the offsets of weights in float32.
-
-    None if the architecture has no programs.
-    """
-    architecture = of_config(config)
-    if architecture.write_program is None:
-        return None
-    return _program_and_shapes(architecture, config)[0]
+    """Return a model's programs, with offsets of float32 weights; None if it has none."""
+    written = _program_and_shapes(of_config(config), config)
+    return None if written is None else written[0]
 
 
 @lru_cache(maxsize=16)
 def _program_and_shapes(
     architecture: Architecture, config: ModelSection
-) -> tuple[ModelProgram, Shapes]:
-    """Return the program and the shapes of the parameters that it reads.
+) -> tuple[ModelProgram, Shapes] | None:
+    """Return the program and the shapes of the parameters that it reads; None without a program.
 
     Raises ConfigError for one whose shapes contradict each other.
     """
+    if architecture.write_program is None:
+        return None
     weights = WeightSink()
-    assert architecture.write_program is not None
     try:
         program = architecture.write_program(config, ModelWriter(config, weights))
     except ValueError as error:
@@ -72,14 +65,6 @@ def _program_and_shapes(
             f"the program of {architecture.name}: {error}: correct write_program"
         ) from error
     return program, weights.shapes
-
-
-def build_on_meta(config: ModelSection) -> Model[Any, Any]:
-    """Build a model on PyTorch's meta device: parameters have shapes, but take no memory."""
-    import torch
-
-    with torch.device("meta"):
-        return build_model(config)
 
 
 def n_parameters(config: ModelSection) -> int:
@@ -116,10 +101,8 @@ def step_cost(config: ModelSection, source_bytes: int) -> int:
     program = model_program(config)
     if program is None:
         return products
-    for row in program.step.instructions:
-        if Op(int(row[Field.OP])) in ATTENTIONS:
-            products += _attention_cost(row, program, source_bytes)
-    return products
+    attentions = program.step.select(*ATTENTIONS)
+    return products + sum(_attention_cost(row, program, source_bytes) for row in attentions)
 
 
 def _attention_cost(row: Row, program: ModelProgram, source_bytes: int) -> int:

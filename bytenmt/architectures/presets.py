@@ -33,7 +33,6 @@ _SHARED: dict[str, Values] = {
     "large": {"d_embedding": 512, "dropout": 0.2},
     "paper": {"d_embedding": 512, "dropout": 0.2},
 }
-
 _TRAIN["fast"] = _TRAIN["base"]
 _SHARED["fast"] = _SHARED["base"]
 
@@ -173,17 +172,11 @@ _ALONE_ALWAYS: dict[str, Values] = {
     "convs2s": {"encoder_layers": [], "positions": "learned", "n_positions": 0},
 }
 _WINDOWS: Values = {"context": 100, "window": 400}  # the paper's 500 bytes
-_ALONE_TRAIN: dict[str, Values] = {
-    "bytenet": _WINDOWS,
-    "convs2s": _WINDOWS,
-    "transformer": _WINDOWS,
-}
+_ALONE_TRAIN = dict.fromkeys(("bytenet", "convs2s", "transformer"), _WINDOWS)
 # For one thread of a CPU and a megabyte of text.
 _RECURRENT: Values = {"lr": 4e-3, "max_tokens": 4_096, "window": 128}
 _ALONE_TINY: dict[str, Values] = {
-    "seq2seq": _RECURRENT,
-    "bahdanau": _RECURRENT,
-    "luong": _RECURRENT,
+    **dict.fromkeys(("seq2seq", "bahdanau", "luong"), _RECURRENT),
     "bytenet": {"lr": 3e-3, "max_tokens": 4_000},
     "convs2s": {"lr": 8e-3, "max_tokens": 4_000},
     "transformer": {"lr": 2e-3, "max_tokens": 4_000},
@@ -193,36 +186,24 @@ _ALONE_TINY: dict[str, Values] = {
 # The training of each paper: its optimiser and schedule, and no weight decay. A loss is divided by
 # its target bytes here; Luong's by its sentences, of which one has about 100 bytes: his rate of 1
 # and his norm of 5 are 100 and 0.05 here.
-_ADADELTA: Values = {  # Cho et al. 2014, section 4.1; Bahdanau et al. 2015, appendix B.2
-    "optimizer": "adadelta",
-    "lr": 1.0,
-    "schedule": "constant",
-    "warmup_updates": 0,
-    "weight_decay": 0.0,
-    "label_smoothing": 0.0,
-}
+_BARE: Values = {"warmup_updates": 0, "weight_decay": 0.0, "label_smoothing": 0.0}
+# Cho et al. 2014, section 4.1; Bahdanau et al. 2015, appendix B.2
+_ADADELTA: Values = {**_BARE, "optimizer": "adadelta", "lr": 1.0, "schedule": "constant"}
 _PAPER_TRAIN: dict[str, Values] = {
     "seq2seq": _ADADELTA,
     "bahdanau": _ADADELTA,
     "luong": {  # section 4.1, with dropout: 12 epochs, the rate halved after each from the eighth
+        **_BARE,
         "optimizer": "sgd",
         "lr": 100.0,
         "schedule": "halving",
         "max_updates": 0,
         "max_epochs": 12.0,
-        "warmup_updates": 0,
         "clip_norm": 0.05,
-        "weight_decay": 0.0,
-        "label_smoothing": 0.0,
     },
-    "bytenet": {
-        "lr": 3e-4,
-        "schedule": "constant",
-        "warmup_updates": 0,
-        "weight_decay": 0.0,
-        "label_smoothing": 0.0,
-    },
+    "bytenet": {**_BARE, "lr": 3e-4, "schedule": "constant"},
     "convs2s": {  # section 4.2: a rate of 0.25 that is divided by 10 until it is below 1e-4
+        **_BARE,
         "optimizer": "nag",
         "momentum": 0.99,
         "lr": 0.25,
@@ -230,10 +211,7 @@ _PAPER_TRAIN: dict[str, Values] = {
         "plateau_factor": 0.1,
         "min_lr": 4e-4,
         "max_updates": 0,
-        "warmup_updates": 0,
         "clip_norm": 0.1,
-        "weight_decay": 0.0,
-        "label_smoothing": 0.0,
     },
     "transformer": {  # Vaswani et al. 2017, section 5: 512 ** -0.5 * 4000 ** -0.5 at its peak
         "lr": 7e-4,
@@ -244,14 +222,7 @@ _PAPER_TRAIN: dict[str, Values] = {
         "weight_decay": 0.0,
     },
 }
-_PAPER_DROPOUT = {
-    "seq2seq": 0.0,
-    "bahdanau": 0.0,
-    "luong": 0.2,
-    "bytenet": 0.0,
-    "convs2s": 0.2,
-    "transformer": 0.1,
-}
+_PAPER_DROPOUT = {"luong": 0.2, "convs2s": 0.2, "transformer": 0.1}  # the others have none
 # The training without a source, which most of the papers did not have: as before a recipe.
 _PAPER_ALONE: Values = _TRAIN["paper"] | {
     "optimizer": "adamw",
@@ -268,7 +239,7 @@ def _preset(preset: str, arch: str) -> dict[str, Values]:
     model = _SHARED[preset] | _SIZES[arch][preset]
     train = _TRAIN[preset] | _TRIED.get(preset, {}).get(arch, {})
     if preset == "paper":
-        model |= {"dropout": _PAPER_DROPOUT[arch]}
+        model |= {"dropout": _PAPER_DROPOUT.get(arch, 0.0)}
         train |= _PAPER_TRAIN[arch]
     return {"model": model, "train": train}
 

@@ -8,9 +8,10 @@ imports neither PyTorch nor NumPy.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.section import ModelSection, architecture
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # they import PyTorch and NumPy
 ProgramWriter = Callable[[Any, "ModelWriter"], "ModelProgram"]
 
 
+@dataclass(eq=False)
 class Architecture:
     """An entry of the registry: an architecture's configuration class, module and program writer.
 
@@ -29,43 +31,35 @@ class Architecture:
     engine, program.py, which are imported when they are first used.
     """
 
-    def __init__(
-        self, name: str, config_class: str, model_class: str, has_program: bool = True
-    ) -> None:
-        """name: of the folder; config_class, model_class: of the classes in config.py, model.py."""
-        self.name = name
-        self._has_program = has_program
-        self._config_class = config_class
-        self._model_class = model_class
-        self._folder = f"{__package__}.{name}"
+    name: str  # of the folder
+    config_class: str  # in config.py
+    model_class: str  # in model.py
+    has_program: bool = True
+
+    def _import(self, module: str, name: str) -> Any:
+        return getattr(import_module(f"{__package__}.{self.name}.{module}"), name)
 
     @cached_property
     def section(self) -> type[ModelSection]:
         """The configuration class, a subclass of ModelSection."""
-        section: type[ModelSection] = getattr(
-            import_module(f"{self._folder}.config"), self._config_class
-        )
-        return section
+        return cast(type[ModelSection], self._import("config", self.config_class))
 
     @cached_property
     def build(self) -> Callable[[Any], Model[Any, Any]]:
         """The class that builds the PyTorch model from a configuration. Imports PyTorch."""
-        model: Callable[[Any], Model[Any, Any]]
-        model = getattr(import_module(f"{self._folder}.model"), self._model_class)
-        return model
+        return cast("Callable[[Any], Model[Any, Any]]", self._import("model", self.model_class))
 
     @cached_property
     def write_program(self) -> ProgramWriter | None:
         """The function (config, ModelWriter) -> ModelProgram for the CPU engine, or None."""
-        if not self._has_program:
+        if not self.has_program:
             return None
-        write: ProgramWriter = import_module(f"{self._folder}.program").write_program
-        return write
+        return cast(ProgramWriter, self._import("program", "write_program"))
 
 
-ARCHITECTURES: dict[str, Architecture] = {
-    one.name: one
-    for one in (
+ARCHITECTURES = {
+    entry.name: entry
+    for entry in (
         Architecture("seq2seq", "Seq2SeqConfig", "Seq2Seq"),
         Architecture("bahdanau", "BahdanauConfig", "Bahdanau"),
         Architecture("luong", "LuongConfig", "Luong"),

@@ -34,10 +34,7 @@ class Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
-    """The options of every architecture.
-
-    A subclass adds its own; its tag is the architecture's name.
-    """
+    """The options of every architecture; a subclass adds its own, its tag is the name."""
 
     d_embedding: Width  # of the byte embedding
     source: bool = True  # false: a byte language model, without an encoder and without attention
@@ -118,9 +115,7 @@ class LayeredSection(ModelSection, frozen=True, kw_only=True):
     @property
     def encoder_depth(self) -> int:
         """Layers of the encoder; 0 without a source."""
-        if not self.source:
-            return 0
-        return self.n_encoder_layers or self.n_layers
+        return (self.n_encoder_layers or self.n_layers) if self.source else 0
 
     @property
     def decoder_depth(self) -> int:

@@ -24,10 +24,7 @@ def tensors(tree: NamedTuple | tuple[object, ...]) -> list[Tensor]:
 
 
 def map_tensors(function: Callable[..., Tensor], *trees: Tree) -> Tree:
-    """Apply a function to each tensor of a tree, and to those in the same place of other trees.
-
-    Returns a tree of the results, of the first tree's type.
-    """
+    """Apply a function to the tensors in the same place of each tree; return a tree of results."""
     parts = [
         function(*same) if isinstance(same[0], Tensor) else map_tensors(function, *same)
         for same in zip(*trees, strict=True)

@@ -175,9 +175,7 @@ def batches(
 
     def make(index: int) -> Batch:
         batch = assemble(corpus, plan.batch(index)[rank::size])
-        if change is None:
-            return batch
-        return change(batch, index)
+        return batch if change is None else change(batch, index)
 
     thread = ThreadPoolExecutor(1, "batches")
     try:

@@ -83,16 +83,13 @@ class ParallelCorpus:
         DataError for a file that cannot be read, unequal numbers of lines, or if only some have a
         source.
         """
-        for pair in files:
-            check_values({"weight": pair.weight}, {"weight": Option("weight", Weight, 1.0, "")})
         parts = []
         for pair in files:
+            check_values({"weight": pair.weight}, {"weight": Option("weight", Weight, 1.0, "")})
             if pair.tsv is not None:
                 parts.append(CorpusPart(*TextFile.open(pair.tsv).split(), pair.weight))
             elif pair.tgt is not None:
-                source = None
-                if pair.src is not None:
-                    source = TextFile.open(pair.src)
+                source = None if pair.src is None else TextFile.open(pair.src)
                 parts.append(CorpusPart(source, TextFile.open(pair.tgt), pair.weight))
         return cls._from_parts(parts, max_source_bytes, max_target_bytes)
 
@@ -141,8 +138,9 @@ class ParallelCorpus:
             is_long |= tgt.lengths > (max_target_bytes or MAX_LINE_BYTES)
             used = np.flatnonzero(~(is_empty | is_long))
             lines.append(used.astype(np.int32))
-            sources.append(_chosen(source_lengths, used))
-            targets.append(_chosen(tgt.lengths, used))
+            is_whole = len(used) == len(tgt)  # then nothing is copied
+            sources.append(source_lengths if is_whole else source_lengths[used])
+            targets.append(tgt.lengths if is_whole else tgt.lengths[used])
             left_out.append(LeftOut(np.flatnonzero(is_long & ~is_empty), np.flatnonzero(is_empty)))
         return cls(
             parts=tuple(parts),
@@ -219,18 +217,9 @@ def _source_lengths(src: TextFile | None, tgt: TextFile) -> Lengths:
     return src.lengths
 
 
-def _chosen(lengths: Lengths, used: Indices) -> Lengths:
-    """Return the lengths of the used lines; if all lines are used, nothing is copied."""
-    if len(used) == len(lengths):
-        return lengths
-    return lengths[used]
-
-
 def _concatenate(arrays: Sequence[Lengths]) -> Lengths:
     """Return arrays one after another; a single one is not copied."""
-    if len(arrays) == 1:
-        return arrays[0]
-    return np.concatenate(arrays)
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _white_lines(text: TextFile) -> Indices:

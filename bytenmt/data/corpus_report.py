@@ -30,9 +30,7 @@ def inventory(corpus: ParallelCorpus) -> list[str]:
         sizes = [
             f"{lengths[begin:end].sum(dtype=np.int64):,} {side}" for side, lengths in sides.items()
         ]
-        weight = ""
-        if part.weight != 1:
-            weight = f", weight {part.weight:g}"
+        weight = "" if part.weight == 1 else f", weight {part.weight:g}"
         report.append(f"{part.name}: {end - begin:,} pairs, {' and '.join(sizes)} bytes{weight}")
         for reason, lines in (("empty", left_out.empty), ("too long", left_out.too_long)):
             if len(lines):
@@ -50,11 +48,7 @@ def _list_lines(numbers: Indices) -> str:
 
 
 def warnings_of_pairs(corpus: ParallelCorpus, valid: ParallelCorpus) -> Iterator[str]:
-    """Yield warnings for the user about training pairs and validation pairs.
-
-    They are about repaired lines, many duplicates, and validation pairs that are among the training
-    pairs.
-    """
+    """Yield warnings of repaired lines, many duplicates, and validation pairs seen in training."""
     for part in (*corpus.parts, *valid.parts):
         for text in part.files:
             if len(text.repaired):
@@ -62,10 +56,8 @@ def warnings_of_pairs(corpus: ParallelCorpus, valid: ParallelCorpus) -> Iterator
     n_compared = min(len(corpus), MAX_PAIRS)
     n_repeated = n_compared - len({_pair(corpus, k) for k in range(n_compared)})
     if n_repeated > DUPLICATE_SHARE * n_compared:
-        yield (
-            f"{n_repeated:,} of the first {n_compared:,} training pairs repeat others:"
-            " remove duplicates"
-        )
+        compared = f"the first {n_compared:,} training pairs"
+        yield f"{n_repeated:,} of {compared} repeat others: remove duplicates"
     chosen = range(0, len(valid), -(-len(valid) // N_VALID))
     n_seen = 0
     for k in chosen:
@@ -98,15 +90,11 @@ def multi_sentence_share(corpus: ParallelCorpus) -> float:
         n = min(end - begin, MAX_LINES)
         if not n:
             continue
-        text = part.tgt
-        if part.src is not None:
-            text = part.src
+        text = part.tgt if part.src is None else part.src
         sample = begin + np.arange(n) * (end - begin) // n
         languages = languages_of_files([str(text.path)])
         lines = (text.line(line).decode() for line in corpus.lines[sample].tolist())
         hits = sum(bool(sentence_ends(line, languages)) for line in lines)
         total += part.weight * (end - begin)
         several += part.weight * (end - begin) * hits / n
-    if not total:
-        return 0.0
-    return several / total
+    return several / total if total else 0.0

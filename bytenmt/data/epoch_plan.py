@@ -7,7 +7,6 @@ brought together.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -109,9 +108,7 @@ def _entries(
     factor = UNIT_FACTOR // 4 + bucketing.random_below(state, UNIT_FACTOR)
     strip_of, n_strips = bucketing.cut_strips(counts, source_values, target_values, budget, factor)
     places = bucketing.first_places(counts, strip_of, n_strips)
-    n_entries = len(target)
-    if len(copies):
-        n_entries = int(copies.sum(dtype=np.int64))
+    n_entries = int(copies.sum(dtype=np.int64)) if len(copies) else len(target)
     entries = np.empty(n_entries, np.uint64)
     rows = strip_of[target_keys] * np.int32(len(source_values))
     bucketing.scatter(source, target, copies, source_keys, rows, places, entries)
@@ -123,21 +120,18 @@ def _copies(bounds: Indices | None, weights: Sequence[float] | None, state: Rand
     """Return how often each pair occurs, (n_pairs,) int32; empty if each occurs once."""
     if bounds is None or weights is None or all(weight == 1 for weight in weights):
         return np.zeros(0, np.int32)
-    sizes = np.diff(bounds).tolist()
-    n_drawn = sum(math.ceil(weight) * size for weight, size in zip(weights, sizes, strict=True))
+    sizes = np.diff(bounds)
+    each = np.array(weights)
+    n_drawn = int(np.ceil(each) @ sizes)
     if n_drawn > MAX_PAIRS:
         raise ValueError(
             f"{n_drawn} pairs an epoch, expected at most {MAX_PAIRS}: lower the weights"
         )
-    whole = [math.floor(weight) for weight in weights]
-    extra = []
-    for weight, size in zip(weights, sizes, strict=True):
-        # A random number before the cut: in the mean over the epochs the share is exact.
-        below_one = int(bucketing.next_random(state)) / 2**64
-        extra.append(int((weight - math.floor(weight)) * size + below_one))
-    return bucketing.draw_copies(
-        bounds, np.array(whole, np.int64), np.array(extra, np.int64), state
-    )
+    whole = np.floor(each).astype(np.int64)
+    # A random number before the cut: in the mean over the epochs the share is exact.
+    below_one = [int(bucketing.next_random(state)) / 2**64 for _ in weights]
+    extra = ((each - whole) * sizes + below_one).astype(np.int64)
+    return bucketing.draw_copies(bounds, whole, extra, state)
 
 
 def _keys(longest: int, end: int) -> tuple[Counts, Indices]:

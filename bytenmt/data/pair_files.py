@@ -24,12 +24,7 @@ class PairFiles(Struct, frozen=True, omit_defaults=True):
 
     def without_folders(self) -> PairFiles:
         """Return the names of the files without their folders."""
-        return PairFiles(
-            _file_name(self.src), _file_name(self.tgt), _file_name(self.tsv), self.weight
+        src, tgt, tsv = (
+            None if path is None else Path(path.name) for path in (self.src, self.tgt, self.tsv)
         )
-
-
-def _file_name(path: Path | None) -> Path | None:
-    if path is None:
-        return None
-    return Path(path.name)
+        return PairFiles(src, tgt, tsv, self.weight)

@@ -70,9 +70,7 @@ def _ends(line: str, language: str) -> list[int]:
         if position < len(line) and text and _is_end(line, begin, end, position, language):
             ends.append(end)
             begin = position
-    if position != len(line):
-        return []
-    return ends
+    return ends if position == len(line) else []
 
 
 def _is_end(line: str, begin: int, end: int, after: int, language: str) -> bool:
@@ -140,9 +138,7 @@ def languages_of_files(names: Iterable[str | PurePath]) -> tuple[str, ...]:
     Returns its code, or UNKNOWN_LANGUAGE if the names tell none or several.
     """
     codes = {_language_of_file(name) for name in names}
-    if len(codes) != 1 or "" in codes:
-        return UNKNOWN_LANGUAGE
-    return tuple(codes)
+    return tuple(codes) if len(codes) == 1 and "" not in codes else UNKNOWN_LANGUAGE
 
 
 def _language_of_file(name: str | PurePath) -> str:

@@ -56,9 +56,8 @@ class TextFile:
         path: only names the text in messages. Raises DataError.
         """
         data = np.frombuffer(content, np.uint8) if isinstance(content, bytes) else content
-        first = 0
-        if data[: len(BYTE_ORDER_MARK)].tobytes() == BYTE_ORDER_MARK:
-            first = len(BYTE_ORDER_MARK)
+        has_mark = data[: len(BYTE_ORDER_MARK)].tobytes() == BYTE_ORDER_MARK
+        first = len(BYTE_ORDER_MARK) if has_mark else 0
         starts, lengths = _find_lines(data, first)
         if lengths.max(initial=0) > MAX_LINE_BYTES:
             raise DataError(
@@ -126,14 +125,10 @@ def _find_lines(data: Bytes, first: int) -> tuple[Indices, Indices]:
     """Return where lines begin, the first one at `first`, and their lengths without line ends."""
     ends = _positions(data, NEWLINE)
     n_ended = len(ends)
-    begin = first
-    if n_ended:
-        begin = ends[-1] + 1
+    begin = ends[-1] + 1 if n_ended else first
     if begin < len(data):  # a line without an end
         ends = np.append(ends, len(data))
-    starts = ends
-    if len(ends):
-        starts = np.concatenate([[first], ends[:-1] + 1])
+    starts = np.concatenate([[first], ends[:-1] + 1]) if len(ends) else ends
     lengths = ends - starts
     lengths[:n_ended] -= (lengths[:n_ended] > 0) & (data[ends[:n_ended] - 1] == CARRIAGE_RETURN)
     return starts, lengths
@@ -152,10 +147,7 @@ def _repaired(data: Bytes, starts: Indices, lengths: Indices) -> Bytes:
 
 
 def _find_invalid_lines(data: Bytes, starts: Indices, lengths: Indices) -> Indices:
-    """Return the lines that are not UTF-8.
-
-    Many lines are checked together, and each alone where that fails.
-    """
+    """Return the lines that are not UTF-8; many are checked together, each alone if that fails."""
     invalid: list[int] = []
     begin = 0
     while begin < len(starts):

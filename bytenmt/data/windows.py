@@ -130,12 +130,9 @@ def shuffled_windows(
         starts = np.arange(begin + offset, end - context - width + 1, width)
         starts = starts[starts > begin]
         last = end - context - width
-        covered = begin + context + width
-        if len(starts):
-            covered = int(starts[-1]) + context + width
-        rest = np.zeros(0, np.int64)  # the bytes at the end, however few
-        if covered < end:
-            rest = np.array([last], np.int64)
+        covered = (int(starts[-1]) if len(starts) else begin) + context + width
+        # the window of the bytes at the end, however few
+        rest = np.array([last] if covered < end else [], np.int64)
         window_starts += [np.array([begin]), starts, rest]
         skipped += [np.zeros(1, np.int64), np.full(len(starts), context), covered - rest]
     all_starts = np.concatenate(window_starts)

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from bytenmt.architectures.model_program import NGRAM_TABLES
 from bytenmt.checkpoints.checkpoint import model_tensors, read_initial_weights
-from bytenmt.checkpoints.facts import Facts, SourceWords
+from bytenmt.checkpoints.facts import Facts
 from bytenmt.checkpoints.quantize import write_rounded
 from bytenmt.checkpoints.weights import PUBLISHED, StoredWeights, read_run
 from bytenmt.config.schedules import fraction_done, stopped_early
@@ -111,16 +111,12 @@ def adapt(
     n_held_out = min(MAX_HELD_OUT_PAIRS, math.ceil(HELD_OUT_SHARE * len(unique)))
     held_out = unique[:n_held_out]
     learned = unique[n_held_out:]
-    place = output
-    if not output.is_dir():  # a failure leaves no empty `output`
-        place = output.parent
+    place = output if output.is_dir() else output.parent  # a failure leaves no empty `output`
     place.mkdir(parents=True, exist_ok=True)
     _, old = read_initial_weights(model, config.model)
     with preserve_thread_count(), tempfile.TemporaryDirectory(dir=place) as folder:
         torch.set_num_threads(1)  # the same weights on every machine load
-        n_fixed_updates = 0
-        if n_held_out < MIN_STOPPING_PAIRS:
-            n_fixed_updates = N_FIXED_UPDATES
+        n_fixed_updates = N_FIXED_UPDATES if n_held_out < MIN_STOPPING_PAIRS else 0
         new, n_updates = _train(config, old, learned, held_out, seed, n_fixed_updates)
         facts = _facts(stored.facts, unique, names, n_updates)
         tested = Path(folder) / PUBLISHED
@@ -183,10 +179,8 @@ def _train(
                 progress.best = bits
                 progress.best_update = progress.update
                 progress.waited = 0
-                best = {
-                    name: tensor.detach().clone()
-                    for name, tensor in model_tensors(trainer.model).items()
-                }
+                weights = model_tensors(trainer.model)
+                best = {name: tensor.detach().clone() for name, tensor in weights.items()}
         if is_last or stopped_early(settings, progress):
             break
     return best, progress.best_update
@@ -200,11 +194,11 @@ def _training_settings(
     n_bytes: of the pairs; n_updates: 0 to stop by the held-out pairs; has_long: whether the model
     has tables of long n-grams, which then learn alone.
     """
-    settings = msgspec.structs.replace(
+    return msgspec.structs.replace(
         train,
         seed=seed,
         optimizer="adamw",
-        lr=LEARNING_RATE,
+        lr=0.0 if has_long else LEARNING_RATE,
         ngram_lr=NGRAM_LEARNING_RATE,
         schedule="constant",
         warmup_updates=0,
@@ -213,18 +207,11 @@ def _training_settings(
         loss_terms={},
         precision="fp32",
         max_tokens=min(train.max_tokens, max(MIN_BATCH_BYTES, n_bytes // MIN_PASS_BATCHES)),
-        max_updates=MAX_UPDATES,
-        max_epochs=float(MAX_PASSES),
+        max_updates=n_updates or MAX_UPDATES,
+        max_epochs=0.0 if n_updates else float(MAX_PASSES),
         max_minutes=0.0,
-        patience=PATIENCE_VALIDATIONS,
+        patience=0 if n_updates else PATIENCE_VALIDATIONS,
     )
-    if has_long:
-        settings = msgspec.structs.replace(settings, lr=0.0)
-    if n_updates:
-        settings = msgspec.structs.replace(
-            settings, max_updates=n_updates, max_epochs=0.0, patience=0
-        )
-    return settings
 
 
 def _corpus(
@@ -265,6 +252,12 @@ def _facts(
     """Return the facts of the adapted model: it has learned the former text and the pairs."""
     source_bytes = sum(len(source.encode()) for source, _ in pairs)
     target_bytes = sum(len(target.encode()) for _, target in pairs)
+    words = old.words  # None if they are not known
+    if words is not None:
+        counts = WordCounts(words.language)
+        for source, target in pairs:
+            counts.add(source, target)
+        words = counts.add_to(words)
     return msgspec.structs.replace(
         old.for_other_weights(),
         update=n_updates,
@@ -272,15 +265,5 @@ def _facts(
         source_bytes=(old.source_bytes or 0) + source_bytes,
         target_bytes=(old.target_bytes or 0) + target_bytes,
         corpora=(*old.without_folders().corpora, *(PairFiles(tsv=Path(name)) for name in names)),
-        words=_with_words(old.words, pairs),
+        words=words,
     )
-
-
-def _with_words(words: SourceWords | None, pairs: Sequence[SentencePair]) -> SourceWords | None:
-    """Return the words that a model knows with those of the pairs; None if they are not known."""
-    if words is None:
-        return None
-    counts = WordCounts(words.language)
-    for source, target in pairs:
-        counts.add(source, target)
-    return counts.add_to(words)

@@ -23,8 +23,7 @@ from bytenmt.errors import BytenmtError, ConfigError
 GPU_BATCH_FACTOR = 8
 # Keys of `train` that --resume may change: the limits of the run, and intervals.
 LIMITS = ("max_updates", "max_epochs", "max_minutes", "patience")
-INTERVALS = ("log_every", "valid_every", "save_every")
-CHANGEABLE_KEYS = (*LIMITS, *INTERVALS)
+CHANGEABLE_KEYS = (*LIMITS, "log_every", "valid_every", "save_every")
 
 
 def configuration(
@@ -53,9 +52,7 @@ def configuration(
     >>> new.train.lr, new.model.d_hidden
     (0.5, 168)
     """
-    given: dict[str, Any] = {}
-    if file is not None:
-        given = _read_toml(file)
+    given = {} if file is None else _read_toml(file)
     if has_checkpoint(run):
         if not resume:
             raise BytenmtError(
@@ -71,10 +68,8 @@ def configuration(
     merge(given, settings)
     if init_from is not None:
         start = read_config(init_from)
-        tree = {
-            "model": msgspec.to_builtins(start.model),
-            "data": {"sentinels": start.data.sentinels},
-        }
+        data = {"sentinels": start.data.sentinels}
+        tree = {"model": msgspec.to_builtins(start.model), "data": data}
         merge(tree, given)
         return resolve_config(arch, preset, tree)
     config = resolve_config(arch, preset, given)
@@ -84,10 +79,7 @@ def configuration(
 
 
 def _resumed_configuration(run: Path, arch: str | None, given: Mapping[str, Any]) -> Config:
-    """Return the configuration of a run with the limits and intervals that `given` changes.
-
-    Raises ConfigError where it changes other keys.
-    """
+    """Return a run's configuration with what `given` changes; ConfigError for other keys."""
     before = config_tree(read_config(run))
     tree = config_tree(read_config(run))
     merge_settings(tree, given)
@@ -112,26 +104,19 @@ def scale_batch_for_gpu(config: Config, given: Mapping[str, Any]) -> Config:
     returned unchanged; a learning rate in it stays.
     """
     given_train = given.get("train", {})
-    train = config.train
     if "max_tokens" in given_train:
         return config
-    train = replace(train, max_tokens=GPU_BATCH_FACTOR * train.max_tokens)
+    train = replace(config.train, max_tokens=GPU_BATCH_FACTOR * config.train.max_tokens)
     if "lr" not in given_train:
         train = replace(train, lr=train.lr * GPU_BATCH_FACTOR**0.5)
     return replace(config, train=train)
 
 
 def texts_of_run(run: Path) -> tuple[list[PairFiles], list[PairFiles]]:
-    """Return the files that a run was trained on, and those that it was validated on.
-
-    Its checkpoint names them. Both are empty where a program that calls Trainer itself did not
-    record them.
-    """
+    """Return the files that a run was trained on, and validated on, if it recorded them."""
     facts = read_run(run, "last")[1].facts
     files = [*facts.corpora, *(PairFiles(tgt=Path(text.path)) for text in facts.texts)]
-    if facts.valid is None:
-        return files, []
-    return files, [facts.valid, *facts.more_valid]
+    return files, [] if facts.valid is None else [facts.valid, *facts.more_valid]
 
 
 def files_to_train_on(
@@ -204,13 +189,12 @@ def _training_files(texts: Sequence[Sequence[Path]]) -> list[PairFiles]:
         raise BytenmtError(
             f"{len(src)} --src and {len(tgt)} --tgt: give one of each for every corpus"
         )
-    files = [PairFiles(*pair) for pair in zip(src, tgt, strict=True)]
-    files += [*(PairFiles(tsv=path) for path in tsv), *(PairFiles(tgt=path) for path in text)]
-    if not files:
+    if not any(texts):
         raise BytenmtError(
             "no training text: give --src and --tgt, or --tsv; or --text for a language model"
         )
-    return files
+    pairs = [PairFiles(*pair) for pair in zip(src, tgt, strict=True)]
+    return [*pairs, *(PairFiles(tsv=path) for path in tsv), *(PairFiles(tgt=path) for path in text)]
 
 
 def settings_tree(
@@ -225,13 +209,12 @@ def settings_tree(
     {'model': {'d_hidden': 8}, 'train': {'schedule': 'constant', 'lr': 0.5}}
     """
     tree: dict[str, Any] = {}
-    values: dict[str, Any] = {}
+    values = {f"train.{name}": value for name, value in train.items()}
     if isinstance(settings, Mapping):
-        values = dict(settings)
+        values = {**settings, **values}
     else:
         for setting in settings:
             assign(tree, setting)
-    values |= {f"train.{name}": value for name, value in train.items()}
     for key, value in values.items():
         if value is not None:
             assign_value(tree, key, value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +65,7 @@ class LanguageModelObjective:
         self.carried: Any = None
         self._carries = config.model.is_serial
         self._texts = [(path, read_bytes(path)) for path in texts]
-        self._valid = None
-        if valid is not None:
-            self._valid = valid, read_bytes(valid)
+        self._valid = None if valid is None else (valid, read_bytes(valid))
         if texts:
             self._streams = Streams([data for _, data in self._texts])
             self._n_rows = self._count_rows()
@@ -80,9 +79,7 @@ class LanguageModelObjective:
     def _count_rows(self) -> int:
         """Return the rows of a batch, of all processes."""
         train = self.train
-        width = train.window
-        if not self._carries:
-            width += train.context
+        width = train.window if self._carries else train.window + train.context
         for path, data in self._texts:
             if len(data) < width:
                 raise DataError(
@@ -105,31 +102,27 @@ class LanguageModelObjective:
 
     def shares(self, epoch: int, batch: int) -> Iterator[BatchShare]:
         """Yield this process' part of each batch from batch `batch` of an epoch on, without end."""
-        while True:
-            for window in self._windows(epoch, batch):
-                batch += 1
-                yield BatchShare(window, epoch, batch, window.epoch_batches)
-            epoch += 1
+        for number in count(epoch):
+            for behind, window in enumerate(self._windows(number, batch), batch + 1):
+                yield BatchShare(window, number, behind, window.epoch_batches)
             batch = 0
 
     def _windows(self, epoch: int, batch: int) -> Iterator[WindowBatch]:
         """Return this process' rows of the windows from batch `batch` on, to the epoch's end."""
         train = self.train
         rows = range(self.group.rank, self._n_rows, self.group.size)
+        texts = self._streams, self._n_rows, rows
         place = train.seed, epoch, batch
         if self._carries:
-            return serial_windows(self._streams, self._n_rows, rows, train.window, *place)
-        return shuffled_windows(
-            self._streams, self._n_rows, rows, train.context, train.window, *place
-        )
+            return serial_windows(*texts, train.window, *place)
+        return shuffled_windows(*texts, train.context, train.window, *place)
 
     def gradients(
         self, model: Model[Any, Any], batches: Sequence[WindowBatch], target_bytes: int
     ) -> Tensor:
-        """Add the gradients of some windows to model's `.grad`; see TranslationObjective.gradients.
+        """Add the gradients of some windows; see TranslationObjective.gradients.
 
-        A recurrent model starts from the state after the windows before, and leaves its own in
-        `carried`.
+        A recurrent model starts from `carried`, the state after the windows before, and renews it.
         """
         nats = torch.zeros((), dtype=torch.float64, device=self.device)
         for window in (window for window in batches if len(window.read)):
@@ -170,9 +163,7 @@ class LanguageModelObjective:
         """
         if not self._carries:
             return {}
-        state: list[Tensor] = []
-        if self.carried is not None:
-            state = [part.cpu() for part in tensors(self.carried)]
+        state = [] if self.carried is None else [part.cpu() for part in tensors(self.carried)]
         merged: dict[str, Tensor] = {}
         for i, parts in enumerate(zip(*self.group.gather_all(state), strict=True)):
             merged[f"{i}"] = parts[0].new_zeros(sum(map(len, parts)), *parts[0].shape[1:])
@@ -181,10 +172,7 @@ class LanguageModelObjective:
         return merged
 
     def load_state_dict(self, model: Model[Any, Any], carried: Mapping[str, Tensor]) -> None:
-        """Continue from the tensors that state_dict returned.
-
-        Raises KeyError or ValueError for others.
-        """
+        """Continue from the tensors of state_dict. Raises KeyError or ValueError for others."""
         if not carried:
             return
         start = model.start(_memory(model, 1))
@@ -214,10 +202,9 @@ class LanguageModelObjective:
     def facts(self) -> Facts:
         """Return the paths and sizes of the texts, for the checkpoint."""
         texts = tuple(TextFact(stored_path(path), len(data)) for path, data in self._texts)
-        valid = None
-        if self._valid is not None:
-            valid = PairFiles(tgt=Path(stored_path(self._valid[0])))
-        return Facts(texts=texts, valid=valid)
+        if self._valid is None:
+            return Facts(texts=texts)
+        return Facts(texts=texts, valid=PairFiles(tgt=Path(stored_path(self._valid[0]))))
 
 
 def _memory(model: Model[Any, Any], n: int) -> Any:
@@ -234,18 +221,15 @@ def text_bits(
     """Return the negative log2-likelihood of a text (n,) uint8 under a model without a source.
 
     model: in evaluation mode. All processes call it together, share the work and get the same
-    number.
-
-    The text is read as up to MAX_PIECES pieces at once, each after the N_CONTEXT_BYTES before it:
-    for a convolutional model that depends on no more bytes this is exact, for a recurrent model
-    very nearly so.
+    number. The text is read as up to MAX_PIECES pieces at once, each after the N_CONTEXT_BYTES
+    before it: for a convolutional model that depends on no more bytes this is exact, for a
+    recurrent model very nearly so.
     """
     n_rows = max(1, min(MAX_PIECES, len(text) // (2 * N_CONTEXT_BYTES)))
     each = -(-len(text) // n_rows)
     bits = torch.zeros((), dtype=torch.float64, device=device)
-    begins = torch.tensor(
-        range(0, len(text), each)[group.rank :: group.size], dtype=torch.int64, device=device
-    )
+    own_begins = range(0, len(text), each)[group.rank :: group.size]
+    begins = torch.tensor(own_begins, dtype=torch.int64, device=device)
     if len(begins):
         every = torch.from_numpy(np.array(text)).to(device)
         starts = (begins - N_CONTEXT_BYTES).clamp(min=0)
@@ -254,9 +238,8 @@ def text_bits(
         state = model.start(memory)
         longest = int((stops - starts).max())
         for column in range(0, longest, N_COLUMNS):
-            place = starts[:, None] + torch.arange(
-                column, min(longest, column + N_COLUMNS), device=device
-            )
+            columns = torch.arange(column, min(longest, column + N_COLUMNS), device=device)
+            place = starts[:, None] + columns
             read = every[(place - 1).clamp(0, len(text) - 1)]
             read = torch.where(place == 0, BOS, read)
             logits, state = model(read, memory, state)

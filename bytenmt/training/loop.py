@@ -92,7 +92,7 @@ class TrainingLoop:
         with signals as received, self.reporter.bar(1.0, "", done_before) as self.bar:
             is_signalled = False
             if self.is_validation_missing():
-                self._validate_and_save_best()
+                self._validate()
                 self.trainer.save(self.run, facts=self.facts)
             has_ended = self.has_ended()
             while not has_ended:
@@ -100,16 +100,14 @@ class TrainingLoop:
                 has_ended = self._write_what_is_due(is_signalled)
             if not is_signalled:
                 self.bar.show(1.0, f"update {progress.update}")
-        if received:
-            return received[0]
-        if is_signalled:  # another process was
+        if is_signalled and not received:  # another process was
             return int(signal.SIGTERM)
-        return 0
+        return received[0] if received else 0
 
     def has_ended(self) -> bool:
         """Return whether a limit is reached, or training stops early; see stopped_early."""
-        place = self.settings, self.progress
-        return fraction_done(*place) >= 1 or bool(stopped_early(*place))
+        is_done = fraction_done(self.settings, self.progress) >= 1
+        return is_done or bool(stopped_early(self.settings, self.progress))
 
     def is_validation_missing(self) -> bool:
         """Return whether the resumed checkpoint was saved before a validation that did not end."""
@@ -135,22 +133,14 @@ class TrainingLoop:
         if is_validation_due or is_save_due:
             self.trainer.save(self.run, facts=self.facts)
         if is_validation_due:
-            self._validate_and_save_best()
+            self._validate()
             has_ended = has_ended or self.has_ended()
             if has_ended:  # with the progress of this validation
                 self.trainer.save(self.run, facts=self.facts)
         return has_ended
 
-    def _validate_and_save_best(self) -> None:
-        """Score the validation text, and save the weights where they are the best so far."""
-        if self._validate():
-            self.trainer.save_best(self.run, self.facts)
-
     def _update(self, shares: Iterator[BatchShare], received: list[int]) -> bool:
-        """Do one update; return whether any process has received a signal.
-
-        After a signal none is done, but for the first one of a run.
-        """
+        """Do one update, after a signal only a run's first; return whether any process got one."""
         meter = self.meter
         started = time.monotonic()
         step_shares = list(islice(shares, self.settings.update_freq))
@@ -167,10 +157,7 @@ class TrainingLoop:
         return n_signals > 0
 
     def _write_record(self) -> None:
-        """Log what happened since the last record.
-
-        Raises BytenmtError where training has diverged.
-        """
+        """Log what happened since the last record. Raises BytenmtError where it has diverged."""
         meter = self.meter
         own_nats = float(torch.stack(meter.nats).double().sum())
         nats, target_bytes, all_bytes = self.trainer.sum_over_processes(
@@ -180,35 +167,31 @@ class TrainingLoop:
         bits = nats / math.log(2) / max(1, target_bytes)
         bytes_per_second = all_bytes / seconds
         self._check_convergence(nats, bits)
-        self._log(
-            {
-                "train_bits_per_byte": bits,
-                "gradient_norm": float(meter.norm),
-                "bytes_per_second": bytes_per_second,
-                "waiting_for_data": meter.waited / seconds,
-            }
-        )
-        self.bar.show(
-            fraction_done(self.settings, self.progress),
-            f"update {self.progress.update}, {bits:.3f} bits/byte,"
-            f" {bytes_per_second / 1000:.1f} kB/s",
-        )
+        record = {
+            "train_bits_per_byte": bits,
+            "gradient_norm": float(meter.norm),
+            "bytes_per_second": bytes_per_second,
+            "waiting_for_data": meter.waited / seconds,
+        }
+        self._log(record)
+        self._show(f"{bits:.3f} bits/byte, {bytes_per_second / 1000:.1f} kB/s")
         self.meter = Meter()
+
+    def _show(self, text: str) -> None:
+        """Show the number of the update and a text in the progress bar."""
+        done = fraction_done(self.settings, self.progress)
+        self.bar.show(done, f"update {self.progress.update}, {text}")
 
     def _check_convergence(self, nats: float, bits: float) -> None:
         """Raise BytenmtError where the loss is not finite, or has been too high for too long.
 
         nats: of all updates since the last record; bits: the same for each byte.
         """
-        if bits > MAX_BITS:
-            self.n_diverged += len(self.meter.nats)
-        else:
-            self.n_diverged = 0
+        self.n_diverged = self.n_diverged + len(self.meter.nats) if bits > MAX_BITS else 0
         if math.isfinite(nats) and self.n_diverged < MAX_DIVERGED_UPDATES:
             return
-        kept = "nothing has been saved"
-        if has_checkpoint(self.run):
-            kept = "the last checkpoint is kept"
+        is_saved = has_checkpoint(self.run)
+        kept = "the last checkpoint is kept" if is_saved else "nothing has been saved"
         raise BytenmtError(
             f"training has diverged ({bits:g} bits a byte): lower train.lr or raise"
             f" train.warmup_updates, or check your plugins; {kept}"
@@ -224,21 +207,18 @@ class TrainingLoop:
             "seconds": round(self.progress.seconds, 3),
             "lr": self.trainer.lr,
         }
-        self.log.write(place | dict(values))
+        self.log.write({**place, **values})
 
-    def _validate(self) -> bool:
-        """Score the validation text; return whether the weights are the best so far."""
+    def _validate(self) -> None:
+        """Score the validation text, and save the weights where they are the best so far."""
         progress = self.progress
-        self.bar.show(
-            fraction_done(self.settings, progress), f"update {progress.update}, validating …"
-        )
+        self._show("validating …")
         self.trainer.sum_over_processes()
         with self.trainer.averaged():
             model = self.trainer.model.eval()
-            record = self.group.broadcast(
-                self.objective.score(model) | self.objective.decode(model)
-            )
+            values = self.objective.score(model) | self.objective.decode(model)
             model.train()
+        record = self.group.broadcast(values)
         is_best = self._note_validation(float(record[f"valid_{self.settings.metric}"]))
         self.trainer.sum_over_processes()
         self._log(record)
@@ -250,13 +230,11 @@ class TrainingLoop:
         )
         self.reporter.say(f"update {progress.update}, {progress.seconds / 60:.1f} min: {scores}")
         self.meter = Meter()
-        return is_best
+        if is_best:
+            self.trainer.save_best(self.run, self.facts)
 
     def _note_validation(self, value: float) -> bool:
-        """Count a validation in the progress; return whether it is the best so far.
-
-        value: of train.metric. NaN is never the best.
-        """
+        """Count a validation by its value of train.metric; return whether it is the best so far."""
         progress = self.progress
         if METRICS[self.settings.metric].is_better(value, progress.best):
             progress.best = value

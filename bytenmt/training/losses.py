@@ -63,10 +63,7 @@ def masked_loss(
 
 
 def drop_bytes(target_in: Tensor, share: float) -> Tensor:
-    """Replace a random share of the decoder's input bytes by PAD (Shaham and Levy 2021).
-
-    target_in (n, t) uint8, BOS first; the result has the same shape and type.
-    """
+    """Replace a random share of input bytes, (n, t) uint8, by PAD (Shaham and Levy 2021)."""
     hidden = torch.rand(target_in.shape, device=target_in.device) < share
     hidden[:, 0] = False
     return target_in.masked_fill(hidden, PAD)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,9 +35,7 @@ def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimiz
     if missing.
     """
     parameters = dense_parameters(model)
-    maps: dict[nn.Parameter, int] = {}
-    if train.optimizer == "muon":
-        maps = hidden_matrices(model)
+    maps = hidden_matrices(model) if train.optimizer == "muon" else {}
     matrices = [p for p in parameters if p.dim() > 1 and p not in maps]
     vectors = [p for p in parameters if p.dim() <= 1]
     groups: list[dict[str, Any]] = [
@@ -51,29 +49,29 @@ def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimiz
         for group in groups:
             if "muon" not in group:
                 group["share"] = (train.adam_lr or train.lr) / train.lr
-        dtype = torch.float32
-        if in_bf16(train, parameters[0].device):
-            dtype = torch.bfloat16
+        dtype = torch.bfloat16 if in_bf16(train, parameters[0].device) else torch.float32
         return Muon(groups, maps, train.lr, betas, train.muon_momentum, dtype)
     if train.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=train.lr, betas=betas, fused=True)
     for group in groups:  # in PyTorch these optimisers add the decay to the gradient
         group[DECOUPLED_DECAY] = group.pop("weight_decay")
+    optimizer: torch.optim.Optimizer
     if train.optimizer == "adadelta":
-        return DecayedAdadelta(groups, lr=train.lr, rho=0.95, eps=1e-6, foreach=True)
-    if train.optimizer == "nag":
-        return DecayedSGD(groups, lr=train.lr, momentum=train.momentum, nesterov=True, fused=True)
-    return DecayedSGD(groups, lr=train.lr, fused=True)
+        optimizer = torch.optim.Adadelta(groups, lr=train.lr, rho=0.95, eps=1e-6, foreach=True)
+    else:
+        is_nag = train.optimizer == "nag"
+        momentum = train.momentum if is_nag else 0
+        optimizer = torch.optim.SGD(groups, train.lr, momentum, nesterov=is_nag, fused=True)
+    optimizer.register_step_pre_hook(decay_weights)
+    return optimizer
 
 
 def dense_parameters(model: nn.Module) -> list[nn.Parameter]:
     """Return a model's parameters but those of n-gram tables, which row_adam.RowAdam updates."""
-    tables = {
-        p
-        for module in model.modules()
-        if isinstance(module, NgramTables)
-        for p in module.parameters()
-    }
+    tables: set[nn.Parameter] = set()
+    for module in model.modules():
+        if isinstance(module, NgramTables):
+            tables.update(module.parameters())
     return [p for p in model.parameters() if p not in tables]
 
 
@@ -89,34 +87,17 @@ def stored_rate(optimizer: torch.optim.Optimizer) -> float:
     return float(group["lr"] / group.get("share", 1.0))
 
 
-def decay_weights(groups: Iterable[Mapping[str, Any]]) -> None:
-    """Multiply the parameters of groups by 1 - lr * decay, as AdamW does (Loshchilov and Hutter
-    2019)."""
-    for group in groups:
+@torch.no_grad()
+def decay_weights(optimizer: torch.optim.Optimizer, *_: object) -> None:
+    """Multiply an optimizer's parameters by 1 - lr * decay before a step, as AdamW does.
+
+    This is decoupled weight decay (Loshchilov and Hutter 2019).
+    """
+    for group in optimizer.param_groups:
         decay = group.get(DECOUPLED_DECAY)  # missing in checkpoints of older versions
         if decay:
             parameters = [p for p in group["params"] if p.grad is not None]
             torch._foreach_mul_(parameters, 1 - group["lr"] * decay)
-
-
-class DecayedSGD(torch.optim.SGD):
-    """Stochastic gradient descent, with momentum or without, and decoupled weight decay."""
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Update all parameters that have a gradient; `closure` is ignored."""
-        decay_weights(self.param_groups)
-        super().step()
-
-
-class DecayedAdadelta(torch.optim.Adadelta):
-    """Adadelta (Zeiler 2012) with decoupled weight decay."""
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Update all parameters that have a gradient; `closure` is ignored."""
-        decay_weights(self.param_groups)
-        super().step()
 
 
 class MovingAverage:
@@ -165,9 +146,8 @@ def hidden_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
     for module in model.modules():
         stacked: Mapping[str, int] = getattr(module, "STACKED", {})
         for part, n_maps in stacked.items():
-            n_maps_of.update(
-                {p: n_maps for p in getattr(module, part).parameters() if p in n_maps_of}
-            )
+            parameters = getattr(module, part).parameters()
+            n_maps_of |= {p: n_maps for p in parameters if p in n_maps_of}
     return n_maps_of
 
 
@@ -233,9 +213,8 @@ class Muon(torch.optim.AdamW):
             weight, direction_of = (_wide(t, self.maps[p]) for t in (p, direction))
             by_shape[weight.shape[1], weight.shape[2]].append((weight, direction_of))
         for (_, width), pairs in by_shape.items():
-            rotated = orthogonal(
-                torch.cat([direction_of for _, direction_of in pairs]).to(self.dtype)
-            )
+            stacked = torch.cat([direction_of for _, direction_of in pairs])
+            rotated = orthogonal(stacked.to(self.dtype))
             parts = torch.split(rotated, [len(weight) for weight, _ in pairs])
             for (weight, _), part in zip(pairs, parts, strict=True):
                 weight.add_(part, alpha=-0.2 * width**0.5 * lr)
@@ -244,9 +223,7 @@ class Muon(torch.optim.AdamW):
 def _wide(matrix: Tensor, n_maps: int) -> Tensor:
     """Return a view of stacked maps, (n_maps, m, n) with m <= n."""
     maps = matrix.view(n_maps, len(matrix) // n_maps, -1)
-    if maps.shape[1] > maps.shape[2]:
-        maps = maps.mT
-    return maps
+    return maps.mT if maps.shape[1] > maps.shape[2] else maps
 
 
 def orthogonal(x: Tensor) -> Tensor:

@@ -60,23 +60,15 @@ class RowAdam:
         self.zero_grad()
         group.all_reduce(self.sums)
         if on_cpu:
-            tensors = (
-                self.tables.weight.detach(),
-                self.exp_avg,
-                self.exp_avg_sq,
-                self.n_updates,
-                self.sums,
-            )
+            weight = self.tables.weight.detach()
+            tensors = weight, self.exp_avg, self.exp_avg_sq, self.n_updates, self.sums
             arguments: Any = (*(tensor.numpy() for tensor in tensors), lr, *self.betas)
             update_rows(*arguments)
         else:
             self.update_on_device(lr)
 
     def update_on_device(self, lr: float) -> None:
-        """Update the rows with gradients in `sums` by a step of Adam, and set `sums` to zero.
-
-        On a CPU the compiled update_rows does the same.
-        """
+        """Do what the compiled update_rows does on a CPU, with tensors on any device."""
         b1, b2 = self.betas
         m = self.exp_avg
         v = self.exp_avg_sq
@@ -100,15 +92,11 @@ class RowAdam:
         rows (k,) int32: their numbers; n_updates (k,) int32; exp_avg, exp_avg_sq (k, d).
         """
         rows = self.n_updates.nonzero()[:, 0]
-        return {"rows": rows.to(torch.int32)} | {
-            name: part[rows] for name, part in self._parts().items()
-        }
+        parts = {name: part[rows] for name, part in self._parts().items()}
+        return {"rows": rows.to(torch.int32), **parts}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Load what state_dict returned; all other rows get a state of zeros.
-
-        Raises LookupError or RuntimeError where it does not fit.
-        """
+        """Load what state_dict returned. Raises LookupError or RuntimeError if it does not fit."""
         rows = state["rows"].to(self.n_updates.device).long()
         for name, part in self._parts().items():
             part.zero_()

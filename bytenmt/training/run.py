@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Literal
 
 import torch
 from msgspec.structs import replace
@@ -69,9 +68,7 @@ def train(
     BytenmtError before anything is written where an input cannot be used.
     """
     _check(config, files)
-    leader_reporter = SILENT
-    if group.is_leader:
-        leader_reporter = reporter
+    leader_reporter = reporter if group.is_leader else SILENT
     _warn_of_keys_without_effect(config, files, leader_reporter)
     with preserve_thread_count(), ExitStack() as stack:
         # 1) the configuration, with the precision of this machine, and the text
@@ -97,14 +94,12 @@ def train(
         if group.is_leader:
             _report_text(objective, facts, reporter)
             write_atomically(run / CONFIG, config_toml(config).encode())
-            progress = trainer.progress
-            log = MetricsLog(run, progress.update, progress.validated, watch)
-        loop = TrainingLoop(run, trainer, facts, log, leader_reporter)
+            log = MetricsLog(run, trainer.progress.update, trainer.progress.validated, watch)
         if resume and not is_resumed:
             leader_reporter.warn(
                 f"--resume: {run} holds nothing to resume: the run starts at update 0"
             )
-        return _run_loop(loop, is_resumed)
+        return _run_loop(TrainingLoop(run, trainer, facts, log, leader_reporter), is_resumed)
 
 
 def _run_loop(loop: TrainingLoop, is_resumed: bool) -> int:
@@ -130,22 +125,17 @@ def _check(config: Config, files: Sequence[PairFiles]) -> None:
     """Raise BytenmtError for settings that do not go together."""
     train = config.train
     has_source = files[0].has_source
-    if has_source and not config.model.source:
-        raise ConfigError(
-            "model.source is false, but the text has a source: change the text or the key"
-        )
-    if config.model.source and not has_source:
-        raise ConfigError(
-            "model.source is true, but the text has no source: change the text or the key"
-        )
-    limits = (train.max_updates, train.max_epochs, train.max_minutes)
-    if train.schedule in SCHEDULES_WITH_END and not any(limits):
+    if has_source != config.model.source:
+        mistake = "false, but the text has a" if has_source else "true, but the text has no"
+        raise ConfigError(f"model.source is {mistake} source: change the text or the key")
+    has_limit = train.max_updates or train.max_epochs or train.max_minutes
+    if train.schedule in SCHEDULES_WITH_END and not has_limit:
         raise ConfigError(
             f"train.schedule = {train.schedule} needs an end: give --max-minutes, --max-epochs or"
             " --max-updates, or set train.schedule=inverse_sqrt"
         )
-    needs_translations = METRICS[train.metric].line_values is not None
-    if needs_translations and not (has_source and train.valid_lines):
+    is_of_translations = METRICS[train.metric].line_values is not None
+    if is_of_translations and not (has_source and train.valid_lines):
         raise ConfigError(
             f"train.metric = {train.metric} needs a source, and train.valid_lines above 0"
         )
@@ -192,19 +182,14 @@ def _warn_of_jump(trainer: Trainer, reporter: Reporter) -> None:
 def _with_precision(
     config: Config, run: Path, device: torch.device, group: Group, is_resumed: bool
 ) -> Config:
-    """Return the configuration with a precision in place of "auto".
-
-    It is that of this machine; a resumed run keeps its own on another machine.
-    """
+    """Return the configuration with this machine's precision, or that of the resumed run."""
     if config.train.precision != "auto":
         return config
-
-    def choose_precision() -> Literal["auto", "fp32", "bf16"]:
-        if is_resumed:
-            return read_config(run).train.precision
-        return precision_of(device, config.model)
-
-    precision = group.on_leader(choose_precision)
+    precision = group.on_leader(
+        lambda: (
+            read_config(run).train.precision if is_resumed else precision_of(device, config.model)
+        )
+    )
     return replace(config, train=replace(config.train, precision=precision))
 
 
@@ -243,8 +228,7 @@ def _open_texts(
         texts = [pair.tgt for pair in files if pair.tgt is not None]
         return LanguageModelObjective(config, texts, valid[0].tgt, device, group)
     limits = config.data.max_source_bytes, config.data.max_target_bytes
-    corpus = ParallelCorpus.open_all(files, *limits)
-    valid_corpus = ParallelCorpus.open_all(valid, *limits)
+    corpus, valid_corpus = (ParallelCorpus.open_all(text, *limits) for text in (files, valid))
     corpus.require_pairs()
     valid_corpus.require_pairs()
     return TranslationObjective(config, corpus, valid_corpus, device, group)
@@ -256,9 +240,8 @@ def _check_same_text(run: Path, saved: Facts, now: Facts) -> None:
     def size(facts: Facts) -> str:
         if facts.texts:
             return ", ".join(f"{text.bytes:,} bytes" for text in facts.texts)
-        source_bytes = facts.source_bytes or 0
-        target_bytes = facts.target_bytes or 0
-        return f"{facts.pairs:,} pairs, {source_bytes:,} and {target_bytes:,} bytes"
+        sides = f"{facts.source_bytes or 0:,} and {facts.target_bytes or 0:,} bytes"
+        return f"{facts.pairs:,} pairs, {sides}"
 
     # A program with a loop of its own may not have recorded the text.
     is_recorded = bool(saved.texts) or saved.pairs is not None
@@ -308,8 +291,7 @@ def _describe_end(run: Path, trainer: Trainer, is_signalled: bool = False) -> st
         return f"stopped at update {progress.update}, saved; continue with --resume"
     train = trainer.config.train
     finished = f"finished at update {progress.update}"
-    reason = stopped_early(train, progress)
-    if reason:
+    if reason := stopped_early(train, progress):
         finished += f" ({reason})"
     metric = train.metric.replace("_", " ")
     if progress.best is None:

@@ -82,15 +82,12 @@ class Trainer:
         self.objective = objective or _objective_without_text(config, device, group)
         tables = self.model.embedding.ngrams
         self.parameters = dense_parameters(self.model)  # all but the n-gram tables
-        self.row_adam = None
-        if tables:
-            self.row_adam = RowAdam(tables, (train.adam_beta1, train.adam_beta2))
+        betas = train.adam_beta1, train.adam_beta2
+        self.row_adam = RowAdam(tables, betas) if tables else None
         self.progress = Progress()
         self.lr = 0.0  # the rate of the last update
         self.optimizer = build_optimizer(self.model, train)
-        self.average = None
-        if train.ema:
-            self.average = MovingAverage(self.parameters, train.ema)
+        self.average = MovingAverage(self.parameters, train.ema) if train.ema else None
         self.start_clock()
 
     def start_clock(self) -> None:
@@ -129,13 +126,10 @@ class Trainer:
     ) -> tuple[Tensor, Tensor]:
         """Make one update from batches: gradients, clipping, steps of optimisers and average.
 
-        `learn` also sets the position in the text. batches: this process' rows; target_bytes: the
-        target bytes of all processes, EOS included, by which the summed loss is divided; None:
-        those of `batches`.
-
-        Returns this process' negative log-likelihood, summed, in nats and without smoothing, and
-        the norm of the gradient before clipping, scalars on the device. Raises BytenmtError if the
-        GPU lacks memory.
+        batches: this process' rows; target_bytes: the target bytes of all processes, EOS included,
+        by which the summed loss is divided; None: those of `batches`. Returns this process'
+        negative log-likelihood, summed, in nats and without smoothing, and the norm of the gradient
+        before clipping, scalars on the device. Raises BytenmtError if the GPU lacks memory.
         """
         train = self.config.train
         if target_bytes is None:
@@ -165,22 +159,16 @@ class Trainer:
         return nats, norm
 
     def averaged(self) -> AbstractContextManager[None]:
-        """Return a context in which the model has the weights that are validated and saved.
-
-        They are the moving average of the weights, or the trained ones where train.ema is 0.
-        """
-        if self.average is None:
-            return nullcontext()
-        return self.average.in_place()
+        """Return a context in which the model has the weights that are validated and saved."""
+        return self.average.in_place() if self.average is not None else nullcontext()
 
     def save(self, run: Path, best: bool = False, facts: Facts | None = None) -> None:
         """Save a checkpoint into the run folder.
 
-        All processes must call it; the leading one writes.
-
-        best: also save the weights as best.safetensors, which translation uses; facts: of the
-        training text. Raises CheckpointError where it cannot be written, and for the best one
-        BytenmtError where the CPU engine would compute another model; earlier checkpoints stay.
+        All processes must call it; the leading one writes. best: also save the weights as
+        best.safetensors, which translation uses; facts: of the training text. Raises
+        CheckpointError where it cannot be written, and for the best one BytenmtError where the CPU
+        engine would compute another model; earlier checkpoints stay.
         """
         state: dict[str, Any] = {
             "objective": self.objective.state_dict(),
@@ -204,18 +192,12 @@ class Trainer:
             )
 
     def save_best(self, run: Path, facts: Facts | None = None) -> None:
-        """Save the weights as best.safetensors in the run folder, and nothing else.
-
-        All processes must call it; the leading one writes. facts: of the training text. Raises
-        CheckpointError where it cannot be written, BytenmtError where the CPU engine would compute
-        another model.
-        """
+        """Save the weights as best.safetensors in the run folder, and nothing else; see `save`."""
         if not self.group.is_leader:
             return
         check_program(self.model, self.config.model)
-        facts = msgspec.structs.replace(
-            facts or Facts(), progress=self.progress, update=self.progress.update
-        )
+        progress = self.progress
+        facts = msgspec.structs.replace(facts or Facts(), progress=progress, update=progress.update)
         with self.averaged():
             write_weights(run / BEST, model_tensors(self.model), self.config, facts)
 
@@ -272,7 +254,7 @@ class Trainer:
         """Sum the gradients over the processes; one that had no row of the batch adds zeros."""
         if self.group.size == 1:
             return
-        grads = [_gradient(parameter) for parameter in self.parameters]
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
         flat = torch.cat([grad.flatten() for grad in grads])
         self.group.all_reduce(flat)
         parts = torch.split(flat, [grad.numel() for grad in grads])
@@ -285,13 +267,6 @@ def _objective_without_text(config: Config, device: torch.device, group: Group) 
     if config.model.source:
         return TranslationObjective(config, device=device, group=group)
     return LanguageModelObjective(config, device=device, group=group)
-
-
-def _gradient(parameter: Tensor) -> Tensor:
-    """Return a parameter's gradient; zeros where no row of the batch gave it one."""
-    if parameter.grad is None:
-        return torch.zeros_like(parameter)
-    return parameter.grad
 
 
 def _draw_seed(seed: int, update: int, rank: int) -> int:

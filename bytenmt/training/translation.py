@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import chain, count, pairwise
@@ -20,7 +21,7 @@ from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.batches import Batch, batches
 from bytenmt.data.corpus import CorpusPart, ParallelCorpus
 from bytenmt.data.corpus_report import inventory, multi_sentence_share, warnings_of_pairs
-from bytenmt.data.epoch_plan import epoch_plan
+from bytenmt.data.epoch_plan import EpochPlan, epoch_plan
 from bytenmt.data.pair_files import PairFiles
 from bytenmt.data.text_file import stored_path
 from bytenmt.decoding.loading import runtime_from_models
@@ -39,10 +40,7 @@ N_SAMPLES = 3  # first validation lines, whose translations are logged
 
 
 class BatchShare(NamedTuple):
-    """The rows of a batch that one process trains on, and the position in the text behind it.
-
-    A resumed run goes on from this position.
-    """
+    """The rows of a batch that one process trains on, and the position behind it in the text."""
 
     data: Any  # a data.batches.Batch, or of a language model a data.windows.WindowBatch
     epoch: int  # from 0
@@ -96,28 +94,36 @@ class TranslationObjective:
 
         Both count from 0. All processes see the same batches; each gets other rows of them.
         """
-        assert self.corpus is not None
-        train = self.train
         share = self.group.rank, self.group.size
-        for number in count(epoch):
-            corpus = self.corpus
-            change = None
-            if self._augmenter is not None:
-                corpus = self._augmenter.corpus(number)
-                change = partial(self._augmenter.change, epoch=number, share=share)
-            plan = epoch_plan(
-                corpus.source_lengths,
-                corpus.target_lengths,
-                train.max_tokens,
-                train.seed,
-                number,
-                bounds=corpus.bounds,
-                weights=[part.weight for part in corpus.parts],
-            )
-            assembled = batches(corpus, plan, batch, share=share, change=change)
-            for behind, data in enumerate(assembled, batch + 1):
-                yield BatchShare(data, number, behind, plan.n_batches)
-            batch = 0
+        change = None
+        with ThreadPoolExecutor(1, "epochs") as thread:
+            planned = thread.submit(self._plan, epoch)
+            for number in count(epoch):
+                corpus, plan = planned.result()
+                planned = thread.submit(self._plan, number + 1)  # beside the training of this one
+                if self._augmenter is not None:
+                    change = partial(self._augmenter.change, epoch=number, share=share)
+                assembled = batches(corpus, plan, batch, share=share, change=change)
+                for behind, data in enumerate(assembled, batch + 1):
+                    yield BatchShare(data, number, behind, plan.n_batches)
+                batch = 0
+
+    def _plan(self, epoch: int) -> tuple[ParallelCorpus, EpochPlan]:
+        """Return the corpus of an epoch, with its sentinels, and the plan of its batches."""
+        corpus = self.corpus
+        assert corpus is not None
+        if self._augmenter is not None:
+            corpus = self._augmenter.corpus(epoch)
+        plan = epoch_plan(
+            corpus.source_lengths,
+            corpus.target_lengths,
+            self.train.max_tokens,
+            self.train.seed,
+            epoch,
+            bounds=corpus.bounds,
+            weights=[part.weight for part in corpus.parts],
+        )
+        return corpus, plan
 
     def gradients(
         self, model: Model[Any, Any], batches: Sequence[Batch], target_bytes: int
@@ -138,11 +144,7 @@ class TranslationObjective:
         return nats
 
     def loss(self, model: Model[Any, Any], tensors: Any, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Run the model on a batch; return its loss and its negative log-likelihood.
-
-        They are those of losses.batch_loss. tensors: a Batch from to_device; inputs (n, t) uint8:
-        from `inputs`.
-        """
+        """Return the loss and the negative log-likelihood of a Batch of tensors; see batch_loss."""
         memory = model.encode(tensors.source, tensors.source_len)
         logits, _ = model(inputs, memory, model.start(memory))
         target = tensors.target_out
@@ -151,10 +153,7 @@ class TranslationObjective:
         return batch_loss(LossInputs(model, self.train, logits, inputs, target, real, *source))
 
     def inputs(self, model: Model[Any, Any], tensors: Any) -> Tensor:
-        """Return the bytes that the decoder reads in training, (n, t) uint8.
-
-        These are the true bytes, or what train.teacher_forcing and byte_dropout make of them.
-        """
+        """Return the bytes that the decoder reads in training, true ones or drawn, (n, t) uint8."""
         train = self.train
         inputs: Tensor = tensors.target_in
         if train.teacher_forcing < 1:
@@ -170,7 +169,7 @@ class TranslationObjective:
         return inputs
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return an empty dictionary: translation has no state that a checkpoint must keep."""
+        """Return nothing: translation has no state that a checkpoint must keep."""
         return {}
 
     def load_state_dict(self, model: Model[Any, Any], carried: Mapping[str, Tensor]) -> None:
@@ -186,11 +185,12 @@ class TranslationObjective:
         """
         assert self.valid is not None
         log_p = log_probabilities(TorchScorer([model], self.device), self.valid, self.group)
-        bits = []
+        values = []
         for lines in self._validation_texts():
-            lengths = self.valid.target_lengths[lines.start : lines.stop]
-            bits.append(bits_per_byte(log_p[lines.start : lines.stop], lengths))
-        return _validation_record([{"bits_per_byte": value} for value in bits])
+            own = slice(lines.start, lines.stop)
+            bits = bits_per_byte(log_p[own], self.valid.target_lengths[own])
+            values.append({"bits_per_byte": bits})
+        return _validation_record(values)
 
     def decode(self, model: Model[Any, Any]) -> dict[str, Any]:
         """Translate the first train.valid_lines lines of each validation text and score them.
@@ -209,10 +209,8 @@ class TranslationObjective:
         sources = [line.decode() for line in lines]
         references = [self.valid.target(k).decode() for k in chosen]
         samples = [
-            {"source": source, "reference": reference, "translation": translation}
-            for source, reference, translation in zip(
-                sources[:N_SAMPLES], references, translations, strict=False
-            )
+            {"source": sources[k], "reference": references[k], "translation": translations[k]}
+            for k in range(min(N_SAMPLES, len(chosen)))
         ]
         values = []
         begin = 0
@@ -231,10 +229,8 @@ class TranslationObjective:
     def _translate(self, model: Model[Any, Any], lines: Sequence[bytes]) -> list[str]:
         """Return the translations of lines, of which each process translates its share."""
         size = self.group.size
-        runtime = replace(
-            runtime_from_models([model], self.device),
-            max_source_bytes=self.config.data.max_source_bytes,
-        )
+        runtime = runtime_from_models([model], self.device)
+        runtime = replace(runtime, max_source_bytes=self.config.data.max_source_bytes)
         own_lines = list(lines[self.group.rank :: size])
         shares = self.group.gather_all(Translator.from_runtime(runtime).translate(own_lines))
         translations = [b""] * len(lines)
@@ -248,12 +244,7 @@ class TranslationObjective:
         """Return facts about the texts for the checkpoint: pairs, bytes and files."""
         assert self.corpus is not None
         corpus = self.corpus
-        valid: list[PairFiles] = []
-        if self.valid is not None:
-            valid = [_files_of(part) for part in self.valid.parts]
-        patterns = None
-        if self.config.data.sentinels:
-            patterns = PATTERNS_VERSION
+        valid = [] if self.valid is None else [_files_of(part) for part in self.valid.parts]
         return Facts(
             pairs=len(corpus),
             source_bytes=int(corpus.source_lengths.sum(dtype="int64")),
@@ -262,7 +253,7 @@ class TranslationObjective:
             valid=next(iter(valid), None),
             more_valid=tuple(valid[1:]),
             multi_sentence_share=round(multi_sentence_share(corpus), 6),
-            patterns=patterns,
+            patterns=PATTERNS_VERSION if self.config.data.sentinels else None,
         )
 
 

@@ -112,8 +112,8 @@ layers.recurrent GRU.runner | x[..., 3 * d :]) | x[..., 3 * d :] / r)
 s_i where the paper has s_{i-1} | bahdanau | reference: sentence
 architectures.bahdanau.model Bahdanau._written | == "previous" | != "previous"
 a residual without the square root of a half | convs2s | reference: sentence
-architectures.convs2s.model ConvS2S.forward_aligned | residual_branch(x)) * ROOT_HALF | \
-residual_branch(x))
+architectures.convs2s.model ConvS2S.forward_aligned | layer.residual(x)) * ROOT_HALF | \
+layer.residual(x))
 """
 
 

@@ -1,6 +1,8 @@
 """One update: its losses, the bytes that the decoder reads, summed batches."""
 
+from itertools import takewhile
 from pathlib import Path
+from threading import Event
 from typing import Any
 from unittest.mock import Mock
 
@@ -13,9 +15,13 @@ from small_runs import CPU, config
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.checkpoints.facts import Progress
 from bytenmt.checkpoints.weights import BEST
-from bytenmt.data.batches import Batch, assemble
+from bytenmt.data.augment.augmenter import Augmenter
+from bytenmt.data.batches import Batch, assemble, batches
 from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.data.epoch_plan import epoch_plan
+from bytenmt.data.text_file import TextFile
 from bytenmt.errors import BytenmtError
+from bytenmt.sentinels import SENTINELS
 from bytenmt.training.losses import draw_inputs, drop_bytes, masked_loss
 from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation import TranslationObjective, to_device
@@ -86,6 +92,39 @@ def test_batches_follow_the_configuration(texts: dict[str, Any]) -> None:
     again = next(objective.shares(1, 2))
     assert again[1:3] == (1, 3) and np.array_equal(again.data.target, epochs[1][2].target)
     assert [sum(len(part.target_len) for part in epoch) for epoch in epochs] == [40 + 3 * 5] * 2
+
+
+def test_the_next_epoch_is_planned_beside_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sentinels and batches are those of an epoch planned alone, also after a resume."""
+    lines = "".join(f"Anna has {n} of {n * n} <b>\n" for n in range(50)).encode()
+    text = TextFile.from_bytes(lines, "text")
+    corpus = ParallelCorpus.from_texts(text, text)
+    settings = config("luong", "train.max_tokens=300", "data.sentinels=0.5")
+    seed = settings.train.seed
+    objective = TranslationObjective(settings, corpus, corpus)
+    planned = {epoch: Event() for epoch in range(4)}
+    plan = objective._plan
+
+    def plan_and_tell(epoch: int) -> Any:
+        result = plan(epoch)
+        planned[epoch].set()
+        return result
+
+    monkeypatch.setattr(objective, "_plan", plan_and_tell)
+    shares = objective.shares(0, 0)
+    epochs: list[list[Batch]] = [[next(shares).data], []]
+    assert planned[1].wait(60)
+    for share in takewhile(lambda share: share.epoch < 2, shares):
+        epochs[share.epoch].append(share.data)
+    augmenter = Augmenter(corpus, settings.data, seed)
+    for epoch, found in enumerate(epochs):
+        alone = augmenter.corpus(epoch)
+        order = epoch_plan(alone.source_lengths, alone.target_lengths, 300, seed, epoch)
+        expected = [batch.pairs() for batch in batches(alone, order)]
+        assert [batch.pairs() for batch in found] == expected
+        sources = b"".join(source for batch in expected for source, _ in batch)
+        assert any(byte in sources for byte in SENTINELS)
+    assert next(objective.shares(1, 2)).data.pairs() == epochs[1][2].pairs()
 
 
 def test_without_its_best_weights_a_run_begins_to_look_for_them(tmp_path: Path) -> None:

@@ -57,10 +57,7 @@ class BothWays(nn.Module):
         self.backwards = GRU(n_in, d, update="take")
 
     def forward(self, x: Tensor, src_len: Tensor) -> Tensor:
-        """Read the first src_len (n,) int64 columns of x (n, s, n_in) both ways.
-
-        Returns h_j (n, s, 2 d).
-        """
+        """Read the first src_len columns of x (n, s, n_in) both ways; return h_j (n, s, 2 d)."""
         zero = (x.new_zeros(len(x), self.d),)
         forwards, _ = self.forwards(x, zero)
         backwards, _ = self.backwards(reverse(x, src_len), zero)
@@ -68,11 +65,7 @@ class BothWays(nn.Module):
 
 
 class BahdanauEncoder(BothWays):
-    """The bidirectional encoder: its lowest layer, which `forward` runs, and the layers above it.
-
-    Bahdanau.encode calls `forward`, then the layers of `above`, then `keys`, the projection of the
-    encoder states for attention.
-    """
+    """The bidirectional encoder: `forward` runs its lowest layer, `above` are the others."""
 
     def __init__(self, config: BahdanauConfig) -> None:
         d = config.d_hidden
@@ -88,23 +81,16 @@ class BahdanauDecoder(nn.Module):
         super().__init__()
         d = config.d_hidden
         d_embedding = config.d_embedding
-        d_context = 0
-        self.start: nn.Linear | None = None  # W_s
-        self.score: AdditiveScore | None = None
-        if config.source:
-            d_context = 2 * d
-            self.start = nn.Linear(d, d)
-            self.score = AdditiveScore(d, config.d_attention)
+        d_context = 2 * d if config.source else 0
+        self.start = nn.Linear(d, d) if config.source else None  # W_s
+        self.score = AdditiveScore(d, config.d_attention) if config.source else None
         self.cell = GRU(d_embedding + d_context, d, update="take")
         self.maxout = nn.Linear(d + d_embedding + d_context, 2 * config.d_maxout)  # U_o, V_o, C_o
         self.output = OutputLayer(config.d_maxout)
 
 
 class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
-    """Bidirectional GRU with additive attention (Bahdanau et al. 2015).
-
-    The equations stand in the module's docstring.
-    """
+    """Bidirectional GRU with additive attention, by the equations of the module's docstring."""
 
     config: BahdanauConfig
 
@@ -124,12 +110,11 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
 
     def encode(self, src: Tensor, src_len: Tensor) -> BahdanauMemory:
         """Run the bidirectional encoder; see Model.encode."""
-        n = len(src)
         d = self.config.d_hidden
         if self.encoder is None or not src.shape[1]:
-            zero = self.embedding.weight.new_zeros(n, d)
-            annotations = zero.new_zeros(n, 0, 2 * d)
-            keys = zero.new_zeros(n, 0, self.config.d_attention)
+            zero = self.embedding.weight.new_zeros(len(src), d)
+            annotations = zero.new_zeros(len(src), 0, 2 * d)
+            keys = zero.new_zeros(len(src), 0, self.config.d_attention)
             return BahdanauMemory(annotations, keys, src_len, zero)
         annotations = self.encoder(self.drop(self.embedding(src)), src_len)
         for layer in self.encoder.above:
@@ -151,7 +136,6 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
         """Read t target bytes, and return attention weights; see AttentiveModel."""
         n = len(memory.keys)
         d = self.config.d_hidden
-        d_embedding = self.config.d_embedding
         mask = source_mask(memory.source_len, memory.keys.shape[1])
         cell = self.decoder.cell
         x = self.drop(self.embedding(tgt, state.recent))
@@ -160,10 +144,9 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
             after, _ = cell(x, (state.hidden,))
             before = torch.cat([state.hidden[:, None], after[:, :-1]], dim=1)
             return self._written(before, after, [x]), BahdanauState(after[:, -1], recent), {}
-        input_share = F.linear(
-            x.transpose(0, 1), cell.input.weight[:, :d_embedding], cell.input.bias
-        )
-        context_share = deferred_product(cell.input.weight[:, d_embedding:])
+        weight = cell.input.weight
+        input_share = F.linear(x.transpose(0, 1), weight[:, : x.shape[2]], cell.input.bias)
+        context_share = deferred_product(weight[:, x.shape[2] :])
         values = deferred_product(memory.annotations.mT)
         step = cell.stepper()
         score = self.decoder.score.stepper(memory.keys)
@@ -185,9 +168,7 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
 
     def _written(self, before: Tensor, after: Tensor, seen: list[Tensor]) -> Tensor:
         """Return logits (rows, t, 256) from s_{i-1}, s_i (rows, t, d_hidden) and other inputs."""
-        read = after
-        if self.config.read_out == "previous":
-            read = before
+        read = before if self.config.read_out == "previous" else after
         pairs = self.decoder.maxout(torch.cat([read, *seen], dim=-1)).unflatten(-1, (-1, 2))
         logits: Tensor = self.decoder.output(self.drop(pairs.amax(dim=-1)))
         return logits

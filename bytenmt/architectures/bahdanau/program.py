@@ -1,7 +1,4 @@
-"""Additive attention as programs of the CPU engine.
-
-model.py has the equations, and the names of the parameters.
-"""
+"""Additive attention as programs of the CPU engine; model.py has the equations."""
 
 from __future__ import annotations
 
@@ -34,19 +31,14 @@ def write_program(config: BahdanauConfig, writer: ModelWriter) -> ModelProgram:
         v = step.vector("decoder.score.v", config.d_attention)
         step.emit(Op.ATTEND_ADDITIVE, x.part(d_embedding, d_context), query, w=v, m=0, v=1)
     after = step.register(d)
+    state = None if config.source else 0
+    write_gru_step(step, after, before, x, "decoder.cell", update="take", state=state)
     if config.source:
-        write_gru_step(step, after, before, x, "decoder.cell", update="take")
         step.emit(Op.WRITE_STATE, a=after, k=0)
-    else:
-        write_gru_step(step, after, before, x, "decoder.cell", update="take", state=0)
     if config.read_out == "current":
         step.emit(Op.COPY, before, after)
     maxed = write_maxout(step, seen, "decoder.maxout", config.d_maxout)
-    return writer.program(
-        writer.output(maxed),
-        states=(d,),
-        items=items,
-    )
+    return writer.program(writer.output(maxed), states=(d,), items=items)
 
 
 def _write_encoder(config: BahdanauConfig, writer: ModelWriter) -> None:
@@ -56,9 +48,7 @@ def _write_encoder(config: BahdanauConfig, writer: ModelWriter) -> None:
     x = encode.register(config.d_embedding)
     writer.embed(encode, x)
     for layer in range(config.n_encoder_layers):
-        name = "encoder"
-        if layer:
-            name = f"encoder.above.{layer - 1}"
+        name = f"encoder.above.{layer - 1}" if layer else "encoder"
         annotations = encode.register(2 * d)
         turned = encode.register(x.width)
         backwards = encode.register(d)
@@ -75,12 +65,8 @@ def _write_encoder(config: BahdanauConfig, writer: ModelWriter) -> None:
     encode.emit(Op.KEEP_EXPONENTIAL, a=keys, k=0)
     encode.emit(Op.KEEP, a=x, k=1)
     hidden = encode.register(d)
-    encode.linear(
-        hidden,
-        encode.last(backwards),
-        "decoder.start.weight",
-        "decoder.start.bias",
-        rows=RowKind.SENTENCES,
-    )
-    encode.emit(Op.TANH, hidden, rows=RowKind.SENTENCES)
-    encode.emit(Op.KEEP_STATE, a=hidden, k=0, rows=RowKind.SENTENCES)
+    last = encode.last(backwards)
+    rows = RowKind.SENTENCES
+    encode.linear(hidden, last, "decoder.start.weight", "decoder.start.bias", rows=rows)
+    encode.emit(Op.TANH, hidden, rows=rows)
+    encode.emit(Op.KEEP_STATE, a=hidden, k=0, rows=rows)

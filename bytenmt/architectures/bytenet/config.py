@@ -6,14 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from bytenmt.architectures.section import (
-    Dilations,
-    Kernel,
-    Layers,
-    ModelSection,
-    OwnLayers,
-    Width,
-)
+from bytenmt.architectures.section import Dilations, Kernel, Layers, ModelSection, OwnLayers, Width
 
 
 class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
@@ -54,9 +47,7 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     @property
     def encoder_depth(self) -> int:
         """Sets of blocks, or recurrent layers, of the encoder; 0 without a source."""
-        if not self.source:
-            return 0
-        return self.n_encoder_sets or self.n_sets
+        return (self.n_encoder_sets or self.n_sets) if self.source else 0
 
     @property
     def decoder_depth(self) -> int:
@@ -66,30 +57,23 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     @property
     def encoder_recurrence(self) -> int:
         """Number of recurrent layers of the encoder; 0 where it is convolutional."""
-        if self.recurrent == "both":
-            return self.encoder_depth
-        return 0
+        return self.encoder_depth if self.recurrent == "both" else 0
 
     @property
     def decoder_recurrence(self) -> int:
         """Number of recurrent layers of the decoder; 0 where it is convolutional."""
-        if self.recurrent == "none":
-            return 0
-        return self.decoder_depth
+        return self.decoder_depth if self.is_serial else 0
 
     @property
     def encoder_schedule(self) -> tuple[int, ...]:
         """The dilation of each block of the encoder; empty where there are none."""
-        if self.recurrent == "both":
-            return ()
-        return (self.encoder_dilations or self.dilations) * self.encoder_depth
+        dilations = self.encoder_dilations or self.dilations
+        return () if self.recurrent == "both" else dilations * self.encoder_depth
 
     @property
     def decoder_schedule(self) -> tuple[int, ...]:
         """The dilation of each block of the decoder; empty where it is recurrent."""
-        if self.recurrent != "none":
-            return ()
-        return self.dilations * self.decoder_depth
+        return () if self.is_serial else self.dilations * self.decoder_depth
 
     @property
     def adds_columns(self) -> bool:
@@ -99,19 +83,13 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     @property
     def d_column(self) -> int:
         """Channels of an encoder column, which is the encoder's output at one position."""
-        if self.adds_columns:
-            return 2 * self.d_channels
-        return self.d_channels
+        return 2 * self.d_channels if self.adds_columns else self.d_channels
 
     @property
     def d_read(self) -> int:
-        """Channels that the decoder's input map gives each byte.
-
-        With the column that is concatenated they are 2d.
-        """
-        if self.source and not self.adds_columns:
-            return self.d_channels
-        return 2 * self.d_channels
+        """Channels that the decoder's input map gives each byte: 2d less those concatenated."""
+        has_concatenated = self.source and not self.adds_columns
+        return self.d_channels if has_concatenated else 2 * self.d_channels
 
     @property
     def is_serial(self) -> bool:
@@ -121,6 +99,6 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     @property
     def receptive_field(self) -> int | None:
         """Bytes of the target that a prediction depends on; None where the decoder is recurrent."""
-        if not self.decoder_schedule:
+        if self.is_serial:
             return None
         return 1 + (self.kernel_width - 1) * sum(self.decoder_schedule) + self.ngram_reach

@@ -79,9 +79,7 @@ class Block(nn.Module):
 
     def __init__(self, d: int, kernel_width: int, dilation: int, dropout: float) -> None:
         super().__init__()
-        std = None
-        if self.N_MAPS > 1:
-            std = (1 / (kernel_width * d)) ** 0.5
+        std = (1 / (kernel_width * d)) ** 0.5 if self.N_MAPS > 1 else None
         self.norm_in = nn.LayerNorm(2 * d)
         self.reduce = nn.Linear(2 * d, d)
         self.norm_mid = nn.LayerNorm(d)
@@ -93,10 +91,7 @@ class Block(nn.Module):
         self.dropout = dropout
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Apply the block to columns x (n, s, 2d) of a source.
-
-        mask (n, s) bool: true on real columns.
-        """
+        """Apply the block to columns x (n, s, 2d) of a source; mask (n, s) bool: real ones."""
         h = self._before(x)
         mixed = self.convolution.centred(h, mask)
         return x + drop(self._after(h, mixed), self.dropout, self.training)
@@ -148,10 +143,7 @@ class MultiplicativeBlock(Block):
 
 
 def multiplicative(h: Tensor, gates: Tensor) -> Tensor:
-    """Return the multiplicative unit MU of h (..., d).
-
-    gates (..., 4d): the W_i * h, stacked.
-    """
+    """Return the multiplicative unit MU of h (..., d); gates (..., 4d): the W_i * h, stacked."""
     d = h.shape[-1]
     g_1, g_2, g_3 = torch.sigmoid(gates[..., : 3 * d]).chunk(3, dim=-1)
     return g_1 * torch.tanh(g_2 * h + g_3 * torch.tanh(gates[..., 3 * d :]))
@@ -202,10 +194,9 @@ class ByteNetDecoder(nn.Module):
 
 
 class ByteNet(Model[ByteNetMemory, ByteNetState]):
-    """Dilated convolutions without attention (Kalchbrenner et al. 2016).
+    """Dilated convolutions without attention, by the equations of the module's docstring.
 
-    The equations stand in the module's docstring. In short trainings they learn poorly to copy what
-    is new, such as numbers, to other places.
+    In short trainings they learn poorly to copy what is new, such as numbers, to other places.
     """
 
     config: ByteNetConfig
@@ -221,10 +212,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         self.decoder: ByteNetDecoder = ByteNetDecoder(config)
 
     def unfolded_len(self, src_len: Tensor) -> Tensor:
-        """Return the number |t^| of columns of each source, (n,) int64.
-
-        src_len (n,) int64: bytes with EOS.
-        """
+        """Return |t^|, the number of columns, for sources of src_len bytes with EOS, (n,) int64."""
         config = self.config
         columns = config.unfolding_factor * src_len.double() + config.unfolding_offset
         # A hair less, so that 1.2 * 15 in binary is 18 columns, not 19.

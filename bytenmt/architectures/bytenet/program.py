@@ -1,7 +1,4 @@
-"""ByteNet as programs of the CPU engine.
-
-model.py has the equations, and the names of the parameters.
-"""
+"""ByteNet as programs of the CPU engine; model.py has the equations."""
 
 from __future__ import annotations
 

@@ -6,13 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from bytenmt.architectures.section import (
-    MAX_LAYERS,
-    Dilations,
-    Kernel,
-    ModelSection,
-    Width,
-)
+from bytenmt.architectures.section import MAX_LAYERS, Dilations, Kernel, ModelSection, Width
 
 ConvLayer = tuple[Width, Kernel]  # channels, kernel width
 ConvLayers = Annotated[tuple[ConvLayer, ...], Meta(max_length=MAX_LAYERS)]
@@ -22,10 +16,7 @@ AttentionLayers = Annotated[
 
 
 class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
-    """Options of gated convolutions with attention in the decoder's layers (Gehring et al. 2017).
-
-    The encoder may also be one of Gehring et al. 2016.
-    """
+    """Options of gated convolutions with attention (Gehring et al. 2017; encoders also of 2016)."""
 
     # (channels, kernel width) of each layer; with encoder = "conv" of those that make the keys
     encoder_layers: ConvLayers = ()
@@ -89,9 +80,7 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     @property
     def position_kind(self) -> Literal["learned", "sinusoidal", "off"]:
         """The kind of position embeddings, "off" if their table would have no rows."""
-        if self.n_positions:
-            return self.positions
-        return "off"
+        return self.positions if self.n_positions else "off"
 
     @property
     def is_serial(self) -> bool:

@@ -52,17 +52,10 @@ class ResidualConvolution(nn.Module):
         norm = config.weight_norm
         std = math.sqrt(self.GAIN * (1 - config.dropout) / (k * d_input))
         self.convolution = Convolution(d_input, self.N_MAPS * width, k, dilation, std, norm)
-        self.residual = None
+        self.residual: nn.Module = nn.Identity()
         if d_input != width:
             self.residual = scaled_linear(d_input, width, math.sqrt(1 / d_input), norm)
         self.dropout = config.dropout
-
-    def residual_branch(self, x: Tensor) -> Tensor:
-        """Return the residual branch of x (rows, t, d_input), (rows, t, width)."""
-        if self.residual is None:
-            return x
-        mapped: Tensor = self.residual(x)
-        return mapped
 
     def _drop(self, x: Tensor) -> Tensor:
         return drop(x, self.dropout, self.training)
@@ -79,50 +72,35 @@ class GatedLayer(ResidualConvolution):
     STACKED: ClassVar = {"convolution": 2}  # number of maps stacked in a weight
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Apply the layer to x (n, s, d_input); return (n, s, width).
-
-        mask (n, s) bool: true on real columns.
-        """
+        """Map x (n, s, d_input) to (n, s, width); mask (n, s) bool: true on real columns."""
         h = F.glu(self.convolution.centred(self._drop(x), mask))
-        return (h + self.residual_branch(x)) * ROOT_HALF
+        added: Tensor = h + self.residual(x)
+        return added * ROOT_HALF
 
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
-        """Return GLU(conv(x)), without the residual, for t more columns, and the new ring.
-
-        x (rows, t, d_input) -> (rows, t, width); ring, taps: see Convolution.causal.
-        """
+        """Return GLU(conv(x)) of t more columns, without the residual; see Convolution.causal."""
         h, ring = self.convolution.causal(self._drop(x), ring, taps)
         return F.glu(h), ring
 
 
 class TanhLayer(ResidualConvolution):
-    """A convolution with a residual, tanh(conv(x) + x) (Gehring et al. 2016, section 3.2).
-
-    It has no forward: call `centred`, as only the encoder has such layers.
-    """
+    """A convolution with a residual, tanh(conv(x) + x) (Gehring et al. 2016, section 3.2)."""
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Apply the layer to x (n, s, d_input); return (n, s, width); see GatedLayer.centred."""
-        return torch.tanh(self.convolution.centred(self._drop(x), mask) + self.residual_branch(x))
+        """Map x (n, s, d_input) to (n, s, width); mask (n, s) bool: true on real columns."""
+        return torch.tanh(self.convolution.centred(self._drop(x), mask) + self.residual(x))
 
 
 def build_stack(kind: type[L], config: ConvS2SConfig, sizes: Sequence[LayerSize]) -> Sequence[L]:
-    """Build a stack of layers of one class.
-
-    The input of the first one has as many channels as its output.
-    """
-    layers = []
-    d_input = sizes[0][0]
-    for size in sizes:
-        layers.append(kind(config, d_input, size))
-        d_input = size[0]
-    return module_list(layers)
+    """Build layers of one class; the input of the first has as many channels as its output."""
+    widths = [sizes[0][0], *(width for width, _, _ in sizes)]
+    return module_list(kind(config, d, size) for d, size in zip(widths, sizes, strict=False))
 
 
 def mean_pool(x: Tensor, mask: Tensor, width: int) -> Tensor:
     """Average `width` columns around each column of x (n, s, d).
 
-    Outside of the sentence they are zero, and counted. mask (n, s) bool: true on real columns. An
+    Outside of the sentence they are zero, and counted; mask (n, s) bool: true on real columns. An
     even width has one more column to the right.
     """
     padded = F.pad(x * mask[:, :, None], (0, 0, (width - 1) // 2, width // 2))
@@ -147,8 +125,7 @@ class GatedEncoder(nn.Module):
     def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
         """Return keys and values, (n, s, d_embedding) each, of embeddings e of the same shape.
 
-        mask (n, s) bool: true on real columns. gradient: factor of the gradient that goes into the
-        stack.
+        mask (n, s) bool: true on real columns; gradient: factor of the one into the stack.
         """
         z = self.input(e)
         for layer in self.layers:
@@ -180,27 +157,21 @@ class TanhStack(nn.Module):
         norm = config.weight_norm
         first = layers[0][0]
         last = layers[-1][0]
-        self.input: nn.Module | None = None
+        self.input: nn.Module = nn.Identity()
         if first != f:
             self.input = scaled_linear(f, first, math.sqrt(keep / f), norm)
         self.layers = build_stack(TanhLayer, config, layers)
-        self.output: nn.Module | None = None
+        self.output: nn.Module = nn.Identity()
         if last != f:
             self.output = scaled_linear(last, f, math.sqrt(1 / last), norm)
 
     def forward(self, e: Tensor, mask: Tensor) -> Tensor:
-        """Map embeddings e (n, s, d_embedding) to the same shape.
-
-        mask (n, s) bool: true on real columns.
-        """
-        y = e
-        if self.input is not None:
-            y = self.input(y)
+        """Map embeddings e (n, s, d_embedding) to the same shape; mask: see GatedEncoder."""
+        y: Tensor = self.input(e)
         for layer in self.layers:
             y = layer.centred(y, mask)
-        if self.output is not None:
-            y = self.output(y)
-        return y
+        mapped: Tensor = self.output(y)
+        return mapped
 
 
 class TwoStackEncoder(nn.Module):

@@ -66,8 +66,7 @@ class ConvS2SState(NamedTuple):
 
 
 class DecoderLayer(GatedLayer):
-    """A decoder layer: a gated convolution, called by `causal`, and attention to the source, by
-    `attend`."""
+    """A decoder layer: a gated convolution (`causal`), and attention to the source (`attend`)."""
 
     def __init__(self, config: ConvS2SConfig, d_input: int, size: LayerSize, attends: bool) -> None:
         super().__init__(config, d_input, size)
@@ -125,10 +124,7 @@ class ConvS2SDecoder(nn.Module):
 
 
 class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
-    """Gated convolutions with attention in every layer (Gehring et al. 2017).
-
-    The equations stand in the module's docstring.
-    """
+    """Gated convolutions with attention, by the equations of the module's docstring."""
 
     config: ConvS2SConfig
 
@@ -189,7 +185,7 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
             h, a = layer.attend(h, g, memory, mask)
             if a is not None:
                 weights[number] = a
-            x = (h + layer.residual_branch(x)) * ROOT_HALF
+            x = (h + layer.residual(x)) * ROOT_HALF
             rings.append(ring)
         logits: Tensor = self.decoder.output(self.drop(self.decoder.last(x)))
         recent = self.embedding.advance(state.recent, tgt)

@@ -60,11 +60,6 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
         return self.score == "location" and self.has_attention
 
     @property
-    def n_seen(self) -> int:
-        """Source bytes, from the first on and EOS counted, that can be attended to; 0: all."""
-        return self.n_locations * self.by_location
-
-    @property
     def is_local(self) -> bool:
         """True if the attention sees only a window of the source."""
         return self.attention in ("local-m", "local-p") and self.has_attention
@@ -77,9 +72,7 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
     @property
     def window(self) -> int:
         """D, the bytes that local attention sees on either side of its centre; 0: all."""
-        if not self.is_local:
-            return 0
-        return self.attention_window or LOCAL_WINDOW_BYTES
+        return (self.attention_window or LOCAL_WINDOW_BYTES) if self.is_local else 0
 
     @property
     def gaussian_use(self) -> Literal["none", "after", "inside"]:

@@ -73,18 +73,13 @@ class LuongDecoder(nn.Module):
         d = config.d_hidden
         d_first = config.d_embedding + d * config.feeds_back
         self.layers = recurrent_layers(config.recurrent_cell, config.decoder_depth, d_first, d)
-        self.score: AdditiveScore | None = None
-        self.location: nn.Linear | None = None  # W_a
-        self.position: PredictedPosition | None = None
-        self.combine: nn.Linear | None = None  # W_c
-        if config.has_attention and config.score == "concat":
-            self.score = AdditiveScore(d, d)
-        if config.by_location:
-            self.location = nn.Linear(d, config.n_locations, bias=False)
-        if config.is_local and config.attention == "local-p":
-            self.position = PredictedPosition(d)
-        if config.has_attention:
-            self.combine = nn.Linear(2 * d, d, bias=False)
+        is_additive = config.has_attention and config.score == "concat"
+        self.score = AdditiveScore(d, d) if is_additive else None
+        n_locations = config.n_locations
+        self.location = nn.Linear(d, n_locations, bias=False) if config.by_location else None  # W_a
+        predicts = config.is_local and config.attention == "local-p"
+        self.position = PredictedPosition(d) if predicts else None
+        self.combine = nn.Linear(2 * d, d, bias=False) if config.has_attention else None  # W_c
         self.output = OutputLayer(d, bias=False)  # W_s
 
 
@@ -98,14 +93,12 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         self.config = config
         d = config.d_hidden
         self.embedding = byte_embedding(config, 1.0)
-        self.encoder = recurrent_layers(
-            config.recurrent_cell, config.encoder_depth, config.d_embedding, d
-        )
+        cell = config.recurrent_cell
+        self.encoder = recurrent_layers(cell, config.encoder_depth, config.d_embedding, d)
         # W_a (general) or its half that meets h-_s (concat): the same for every step, so the
         # encoder's.
-        self.keys: nn.Linear | None = None
-        if config.has_attention and config.score in ("general", "concat"):
-            self.keys = nn.Linear(d, d, bias=False)
+        has_keys = config.has_attention and config.score in ("general", "concat")
+        self.keys = nn.Linear(d, d, bias=False) if has_keys else None
         self.decoder: LuongDecoder = LuongDecoder(config)
         if config.init == "scaled":
             initialise(self)
@@ -130,9 +123,7 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
             x = x[:, :0]
         elif config.reverse_source and config.by_place:
             x = reverse(x, src_len - 1)
-        keys = x
-        if self.keys is not None:
-            keys = self.keys(x)
+        keys = x if self.keys is None else self.keys(x)
         return LuongMemory(x, keys, src_len, config.first_states(final))
 
     def start(self, memory: LuongMemory, beam: int = 1) -> LuongState:
@@ -257,10 +248,7 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         return attend_to
 
     def _scores(self, keys: Tensor) -> Product:
-        """Return the score as a function h_t (n, q, d_hidden) -> scores (n, q, s).
-
-        keys: (n, s, d_hidden).
-        """
+        """Return the score of keys (n, s, d_hidden) as a function of h_t (n, q, d_hidden)."""
         if self.decoder.score is not None:  # concat (equation 7): v . tanh(W_a [h_t ; h-_s])
             return self.decoder.score.stepper(keys)
         if self.decoder.location is None:
@@ -277,10 +265,7 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         return by_location
 
     def _centres(self, source_len: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-        """Return local attention's p_t as a function h_t (n, q, d_hidden), t -> (n, q).
-
-        source_len: (n,) int64.
-        """
+        """Return local attention's p_t as a function h_t (n, q, d_hidden), t -> (n, q)."""
         if self.decoder.position is not None:
             predict = self.decoder.position.stepper(source_len)
             return lambda query, position: predict(query)

@@ -1,7 +1,4 @@
-"""Stacked LSTMs with Luong's attention as programs of the CPU engine.
-
-model.py has the equations, and the names of the parameters.
-"""
+"""Stacked LSTMs with Luong's attention as programs of the CPU engine; see model.py."""
 
 from __future__ import annotations
 
@@ -15,10 +12,9 @@ from bytenmt.program.writer import Writer
 
 
 def write_program(config: LuongConfig, writer: ModelWriter) -> ModelProgram:
-    """Write the programs of the encoder, if there is a source, and of the decode step; return both.
+    """Write the programs of the encoder, if there is a source, and of the decode step.
 
-    States: h of each layer, then c of each, which start from the encoder's last ones, without a
-    source at zero; then, with input feeding, h~, from zero.
+    States: h of each layer, then c of each, then, with input feeding, h~.
     """
     d = config.d_hidden
     d_embedding = config.d_embedding
@@ -52,9 +48,8 @@ def _write_encoder(config: LuongConfig, writer: ModelWriter) -> None:
     d = config.d_hidden
     x = encode.register(config.d_embedding)
     writer.embed(encode, x)
-    x, states = write_recurrent_layers(
-        config.recurrent_cell, encode, x, "encoder", config.encoder_depth, d
-    )
+    cell = config.recurrent_cell
+    x, states = write_recurrent_layers(cell, encode, x, "encoder", config.encoder_depth, d)
     finals = config.first_states([encode.last(state) for state in states])
     for state, register in enumerate(finals):
         encode.emit(Op.KEEP_STATE, a=register, k=state, rows=RowKind.SENTENCES)
@@ -69,9 +64,7 @@ def _keep_source(encode: Writer, x: Register, config: LuongConfig) -> None:
     if config.score in ("general", "concat"):
         keys = encode.register(x.width)
         encode.linear(keys, x, "keys.weight")
-        keep = Op.KEEP
-        if config.score == "concat":
-            keep = Op.KEEP_EXPONENTIAL
+        keep = Op.KEEP_EXPONENTIAL if config.score == "concat" else Op.KEEP
         encode.emit(keep, a=keys, k=1, m=turned)
 
 
@@ -88,22 +81,14 @@ def _write_attentional(step: Writer, top: Register, config: LuongConfig) -> Regi
 
 
 def _write_context(step: Writer, context: Register, top: Register, config: LuongConfig) -> None:
-    """Write the instructions of the attention.
-
-    Its scores are dot products with the states or their keys, the additive score, or a score for
-    each position of the source.
-    """
-    centre = None
-    if config.is_local:
-        centre = _write_centre(step, top, config)
+    """Write the attention: its scores, softmax and context."""
+    centre = _write_centre(step, top, config) if config.is_local else None
     where: dict[str, Any] = {"s": config.window, "t": int(GaussianUse[config.gaussian_use.upper()])}
     if config.score == "location":
         scores = step.register(config.n_locations)
         step.linear(scores, top, "decoder.location.weight")
-        twice = int(config.location_softmax == "twice")
-        step.emit(
-            Op.ATTEND_LOCATION, context, scores, centre, m=config.n_locations, k=twice, **where
-        )
+        where |= {"m": config.n_locations, "k": int(config.location_softmax == "twice")}
+        step.emit(Op.ATTEND_LOCATION, context, scores, centre, **where)
     elif config.score == "concat":
         query = step.register(top.width)
         step.linear(query, top, "decoder.score.query.weight")
@@ -117,12 +102,13 @@ def _write_context(step: Writer, context: Register, top: Register, config: Luong
 def _write_centre(step: Writer, top: Register, config: LuongConfig) -> Register:
     """Write p_t, the centre of the window; return its register."""
     centre = step.register(1)
+    n_seen = config.n_locations * config.by_location  # of the source's first bytes; 0: all
     if config.attention == "local-m":
-        step.emit(Op.CENTRE, centre, m=config.n_seen)
+        step.emit(Op.CENTRE, centre, m=n_seen)
         return centre
     hidden = step.register(top.width)
     step.linear(hidden, top, "decoder.position.hidden.weight")
     step.emit(Op.TANH, hidden)
     v = step.vector("decoder.position.v", top.width)
-    step.emit(Op.PREDICT_CENTRE, centre, hidden, w=v, n=top.width, m=config.n_seen)
+    step.emit(Op.PREDICT_CENTRE, centre, hidden, w=v, n=top.width, m=n_seen)
     return centre

@@ -33,22 +33,18 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
             raise ValueError(
                 'reset_context = true resets what context = "every_step" shows: set that too'
             )
-        if self.reset_context:
-            self._check_reset_context()
+        if self.reset_context and not self.recurrent_cell.has_reset:
+            raise ValueError(
+                'reset_context = true resets after the product: set cell = "gru" with it'
+            )
+        if self.reset_context and self.decoder_options.reset == "before":
+            raise ValueError(
+                'reset_context = true resets after the product: set decoder_reset = "after" with it'
+            )
         if self.d_hidden == 1 and self.context == "every_step":
             raise ValueError(
                 'd_hidden = 1 leaves nothing to read out with context = "every_step": set 2 or more'
             )
-
-    def _check_reset_context(self) -> None:
-        """Raise ValueError unless there is a reset gate behind the product of the decoder."""
-        needed = ""
-        if not self.recurrent_cell.has_reset:
-            needed = 'cell = "gru"'
-        elif self.decoder_options.reset == "before":
-            needed = 'decoder_reset = "after"'
-        if needed:
-            raise ValueError(f"reset_context = true resets after the product: set {needed} with it")
 
     @property
     def recurrent_cell(self) -> Cell:
@@ -63,7 +59,5 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
     @property
     def decoder_options(self) -> CellOptions:
         """The options of the decoder's layers."""
-        reset = self.gru_reset
-        if self.decoder_reset != "shared":
-            reset = self.decoder_reset
+        reset = self.gru_reset if self.decoder_reset == "shared" else self.decoder_reset
         return CellOptions(reset, self.d_hidden * self.reset_context)

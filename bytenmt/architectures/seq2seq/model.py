@@ -31,6 +31,7 @@ from torch import Tensor, nn
 
 from bytenmt.architectures.base import Model, byte_embedding
 from bytenmt.architectures.cells import recurrent_layers
+from bytenmt.architectures.model_program import NGRAM_TABLES
 from bytenmt.architectures.seq2seq.config import Seq2SeqConfig
 from bytenmt.layers.embedding import OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
@@ -89,25 +90,18 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         d = config.d_hidden
         self.embedding = byte_embedding(config, 1.0)
         cell = config.recurrent_cell
-        self.encoder = recurrent_layers(
-            cell, config.encoder_depth, config.d_embedding, d, config.encoder_options
-        )
+        depth = config.encoder_depth
+        options = config.encoder_options
+        self.encoder = recurrent_layers(cell, depth, config.d_embedding, d, options)
         self.decoder: Seq2SeqDecoder = Seq2SeqDecoder(config)
         if config.init == "scaled":
             initialise(self)
         else:
             initialise(self, partial(nn.init.normal_, std=0.01))
-            if cell.paper_range:
-                self._draw_uniformly(cell.paper_range)
-
-    def _draw_uniformly(self, limit: float) -> None:
-        """Draw all parameters, but for the n-gram tables, from -limit to limit."""
-        tables = set[nn.Parameter]()
-        if self.embedding.ngrams is not None:
-            tables.update(self.embedding.ngrams.parameters())
-        for parameter in self.parameters():
-            if parameter not in tables:
-                nn.init.uniform_(parameter, -limit, limit)
+        if config.init == "paper" and cell.paper_range:
+            for name, parameter in self.named_parameters():
+                if name != NGRAM_TABLES:
+                    nn.init.uniform_(parameter, -cell.paper_range, cell.paper_range)
 
     def encode(self, src: Tensor, src_len: Tensor) -> Seq2SeqMemory:
         """Run the encoder and return its last states; see Model.encode."""
@@ -124,9 +118,8 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         """Return the first state, from the encoder's last ones; see Model.start."""
         hidden = memory.final
         if self.decoder.start is not None:
-            hidden = torch.tanh(self.decoder.start(self._context(memory))).chunk(
-                len(hidden), dim=-1
-            )
+            started = torch.tanh(self.decoder.start(self._context(memory)))
+            hidden = started.chunk(len(hidden), dim=-1)
         recent = self.embedding.start(len(hidden[0]) * beam, hidden[0].device)
         return Seq2SeqState(tuple(part.repeat_interleave(beam, dim=0) for part in hidden), recent)
 

@@ -1,5 +1,4 @@
-"""The recurrent encoder-decoder as programs of the CPU engine: model.py has the equations, and the
-names of the parameters."""
+"""The recurrent encoder-decoder as programs of the CPU engine; model.py has the equations."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ CONTEXT = 0  # the memory's fixed part: c
 
 
 def write_program(config: Seq2SeqConfig, writer: ModelWriter) -> ModelProgram:
-    """Write the programs of the encoder, if there is a source, and of the decode step; return both.
+    """Write the programs of the encoder, if there is a source, and of the decode step.
 
     States: h of each layer, then, with LSTMs, c of each.
     """
@@ -29,15 +28,10 @@ def write_program(config: Seq2SeqConfig, writer: ModelWriter) -> ModelProgram:
     writer.embed(step, x.part(0, d_embedding))
     if every_step:
         step.emit(Op.FIXED, x.part(d_embedding, d), k=CONTEXT)
-    x, _ = write_recurrent_layers(
-        config.recurrent_cell,
-        step,
-        x,
-        "decoder.layers",
-        config.decoder_depth,
-        d,
-        config.decoder_options,
-    )
+    cell = config.recurrent_cell
+    depth = config.decoder_depth
+    options = config.decoder_options
+    x, _ = write_recurrent_layers(cell, step, x, "decoder.layers", depth, d, options)
     if every_step:
         step.emit(Op.COPY, seen.part(0, d), x)
         x = write_maxout(step, seen, "decoder.maxout", d // 2)
@@ -55,29 +49,21 @@ def _write_encoder(config: Seq2SeqConfig, writer: ModelWriter) -> None:
     d = config.d_hidden
     x = encode.register(config.d_embedding)
     writer.embed(encode, x)
-    _, states = write_recurrent_layers(
-        config.recurrent_cell,
-        encode,
-        x,
-        "encoder",
-        config.encoder_depth,
-        d,
-        config.encoder_options,
-    )
+    cell = config.recurrent_cell
+    depth = config.encoder_depth
+    options = config.encoder_options
+    _, states = write_recurrent_layers(cell, encode, x, "encoder", depth, d, options)
     finals = config.first_states([encode.last(state) for state in states])
+    rows = RowKind.SENTENCES
     if config.context == "every_step":
         context = encode.register(d)
         hidden = encode.register(config.n_states * d)
-        encode.linear(
-            context,
-            finals[config.decoder_depth - 1],
-            "decoder.context.weight",
-            rows=RowKind.SENTENCES,
-        )
-        encode.emit(Op.TANH, context, rows=RowKind.SENTENCES)
-        encode.emit(Op.KEEP_FIXED, a=context, k=CONTEXT, rows=RowKind.SENTENCES)
-        encode.linear(hidden, context, "decoder.start.weight", rows=RowKind.SENTENCES)
-        encode.emit(Op.TANH, hidden, rows=RowKind.SENTENCES)
+        top = finals[config.decoder_depth - 1]
+        encode.linear(context, top, "decoder.context.weight", rows=rows)
+        encode.emit(Op.TANH, context, rows=rows)
+        encode.emit(Op.KEEP_FIXED, a=context, k=CONTEXT, rows=rows)
+        encode.linear(hidden, context, "decoder.start.weight", rows=rows)
+        encode.emit(Op.TANH, hidden, rows=rows)
         finals = tuple(hidden.part(state * d, d) for state in range(config.n_states))
     for state, final in enumerate(finals):
-        encode.emit(Op.KEEP_STATE, a=final, k=state, rows=RowKind.SENTENCES)
+        encode.emit(Op.KEEP_STATE, a=final, k=state, rows=rows)

@@ -144,9 +144,9 @@ class Layer(nn.Module):
         # With this scale the sum of all sub-layers has unit variance.
         residual_scale = ((2 + attends) * n_layers) ** -0.5
         self.self_attention = SelfAttention(d, config.n_heads, residual_scale)
-        self.cross_attention: CrossAttention | None = None
-        if attends:
-            self.cross_attention = CrossAttention(d, config.n_heads, residual_scale)
+        self.cross_attention = (
+            CrossAttention(d, config.n_heads, residual_scale) if attends else None
+        )
         self.norm = nn.LayerNorm(d)
         self.hidden = _linear(d, d_ff)
         self.output = _linear(d_ff, d, math.sqrt(2) * residual_scale)
@@ -226,10 +226,7 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
     def forward_aligned(
         self, tgt: Tensor, memory: TransformerMemory, state: TransformerState
     ) -> tuple[Tensor, TransformerState, dict[int, Tensor]]:
-        """Read t target bytes, and return attention weights; see AttentiveModel.
-
-        Those of a layer are the mean over its heads.
-        """
+        """Read t target bytes, and return the mean weights of the heads; see AttentiveModel."""
         logits, after, weights = self._read(tgt, memory, state, needs_weights=True)
         return logits, after, dict(enumerate(weights, 1))
 
@@ -259,9 +256,8 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
         mask = source_mask(memory.source_len, memory.keys[0].shape[1])
         rings = []
         weights: list[Tensor] = []
-        for number, (layer, ring) in enumerate(
-            zip(self.decoder.layers, state.rings.buffers, strict=True)
-        ):
+        stack = zip(self.decoder.layers, state.rings.buffers, strict=True)
+        for number, (layer, ring) in enumerate(stack):
             query, new = layer.self_attention.project(x, rotation)
             kept, ring = taps.append(new, ring)
             rings.append(ring)
@@ -281,9 +277,8 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
     def _blocks(self, position: Tensor, t: int, n_old: int) -> list[QueryBlock]:
         """Split a chunk of t bytes into blocks of queries, which see n_old columns before it.
 
-        position (rows,) int64: that of the first byte of the chunk.
-
-        A block has so few queries that long texts cost time and memory in proportion to t.
+        position (rows,) int64: that of the first byte of the chunk. A block has so few queries that
+        long texts cost time and memory in proportion to t.
         """
         blocks = []
         window = self.config.window
