@@ -30,8 +30,8 @@ class Engine(ABC):
         # Of the search; replaced by a larger one when a sentence needs more room.
         self.state = SearchState.allocate(capacity, options.beam, n_models, 0, 0)
         self._options = options
-        self._slots: dict[int, int] = {}  # of sentences that have not been handed out, by handle
-        self._returning_all = set[int]()  # handles of requests with returns_all
+        # By handle the slot of each sentence that has not been handed out, and its returns_all.
+        self._slots: dict[int, tuple[int, bool]] = {}
         self._n_admitted = 0
 
     def room(self) -> int:
@@ -63,19 +63,13 @@ class Engine(ABC):
         if requests:
             self._enlarge(requests)
         slots = np.flatnonzero(self.state.state == FREE)[: len(requests)].tolist()
-        options = self._options
-        for slot, request in zip(slots, requests, strict=True):
-            draw_keys = None
-            if options.sample:
-                draw_keys = [
-                    draw_key(options.seed, request.number, text) for text in range(options.beam)
-                ]
-            self.state.fill_slot(slot, request, draw_keys)
         handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
         self._n_admitted += len(requests)
-        self._slots.update(zip(handles, slots, strict=True))
-        pairs = zip(handles, requests, strict=True)
-        self._returning_all |= {handle for handle, request in pairs if request.returns_all}
+        texts = range(self._options.beam if self._options.sample else 0)
+        for handle, slot, request in zip(handles, slots, requests, strict=True):
+            keys = [draw_key(self._options.seed, request.number, text) for text in texts]
+            self.state.fill_slot(slot, request, keys or None)
+            self._slots[handle] = slot, request.returns_all
         return handles, slots
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
@@ -84,20 +78,19 @@ class Engine(ABC):
         Their slots are free then. Waits for the device. Raises BytenmtError if a model's
         probabilities are NaN.
         """
-        done = [
-            (handle, slot) for handle, slot in self._slots.items() if self.state.state[slot] == DONE
-        ]
         hypotheses = [
-            (handle, self._hypotheses(slot, handle in self._returning_all)) for handle, slot in done
+            (handle, self._hypotheses(slot, returns_all))
+            for handle, (slot, returns_all) in self._slots.items()
+            if self.state.state[slot] == DONE
         ]
-        for handle, _ in done:
+        for handle, _ in hypotheses:
             self.drop(handle)
         return hypotheses
 
     def drop(self, handle: int) -> None:
         """Abandon a sentence: its slot is free again."""
-        self.state.state[self._slots.pop(handle)] = FREE
-        self._returning_all.discard(handle)
+        slot, _ = self._slots.pop(handle)
+        self.state.state[slot] = FREE
 
     def so_far(self, handle: int) -> bytes:
         """Return the output so far of a sentence that `finished` has not returned.
@@ -105,7 +98,7 @@ class Engine(ABC):
         It may end inside a character. Only for beam 1: with more beams it may change at the next
         step.
         """
-        slot = self._slots[handle]
+        slot, _ = self._slots[handle]
         return self.state.text(slot, int(self.state.step[slot]), 0)
 
     def _enlarge(self, requests: Sequence[Request]) -> None:
@@ -113,16 +106,14 @@ class Engine(ABC):
         state = self.state
         length = max(request.limit + len(request.prefix) + N_SENTINELS for request in requests)
         prefix_length = max(len(request.prefix) for request in requests)
-        max_length = state.history_byte.shape[1] - 1
-        max_prefix_length = state.prefix.shape[1]
-        if length > max_length or prefix_length > max_prefix_length:
-            self.state = state.enlarged(
-                max(length, max_length), max(prefix_length, max_prefix_length)
-            )
+        old_length = state.history_byte.shape[1] - 1
+        old_prefix_length = state.prefix.shape[1]
+        if length > old_length or prefix_length > old_prefix_length:
+            lengths = max(length, old_length), max(prefix_length, old_prefix_length)
+            self.state = state.enlarged(*lengths)
 
     def _hypotheses(self, slot: int, returns_all: bool) -> list[Hypothesis]:
-        """Return the n_best hypotheses of a sentence that is done, or all finished ones, best
-        first."""
+        """Return a done sentence's n_best hypotheses, or all finished ones, best first."""
         state = self.state
         fields = (
             state.finished_score,
@@ -131,9 +122,8 @@ class Engine(ABC):
             state.finished_beam,
             state.finished_past_end,
         )
-        n_best = int(state.n_finished[slot])
-        if not returns_all:
-            n_best = min(self._options.n_best, n_best)
+        n_finished = int(state.n_finished[slot])
+        n_best = n_finished if returns_all else min(self._options.n_best, n_finished)
         values = [part[slot, :n_best].tolist() for part in fields]
         if not n_best or math.isnan(values[0][0]):
             raise BytenmtError("the model's probabilities are NaN: its training has diverged")

@@ -27,12 +27,6 @@ class EngineKind(NamedTuple):
     # and a Reporter, and returns the EngineFunctions of loading.py.
     loader: str
 
-    def precision(self, stored: str) -> str:
-        """Return the precision in which it computes by default. stored: that of the file."""
-        if self.default_precision is not None:
-            return self.default_precision
-        return stored if stored in self.precisions else self.precisions[0]
-
 
 # By name. `auto` takes the last one that runs on the device, and that can run the models.
 ENGINES = {

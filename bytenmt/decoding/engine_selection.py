@@ -12,10 +12,8 @@ from bytenmt.decoding.engine_kinds import DEVICES, ENGINES
 from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.errors import BytenmtError, DeviceError
 
-DRIVERS = (  # devices of which one is there where a GPU is (dxg: under Windows)
-    "/dev/nvidiactl",
-    "/dev/dxg",
-)
+# Devices of which one is there where a GPU is (dxg: under Windows).
+DRIVERS = ("/dev/nvidiactl", "/dev/dxg")
 
 
 def select_engine(spec: EngineSpec, runs_programs: bool = True) -> EngineSpec:
@@ -25,9 +23,7 @@ def select_engine(spec: EngineSpec, runs_programs: bool = True) -> EngineSpec:
     Raises DeviceError for a device that is not available, BytenmtError for settings that exclude
     each other.
     """
-    devices = tuple(DEVICES)
-    if spec.engine != AUTO:
-        devices = ENGINES[spec.engine].devices
+    devices = tuple(DEVICES) if spec.engine == AUTO else ENGINES[spec.engine].devices
     if spec.device != AUTO:
         if spec.device not in devices:
             places = " or ".join(DEVICES[device] for device in devices)
@@ -39,16 +35,11 @@ def select_engine(spec: EngineSpec, runs_programs: bool = True) -> EngineSpec:
     if device not in devices:
         option = "--device cuda" if spec.device == "cuda" else f"--engine {spec.engine}"
         raise DeviceError(f"{option}: no GPU is available here; use auto")
-    engine = _fastest_engine(device, runs_programs) if spec.engine == AUTO else spec.engine
+    engine = spec.engine
+    if engine == AUTO:  # the last one is the fastest
+        kinds = [kind for kind in ENGINES.values() if device in kind.devices]
+        engine = [kind.name for kind in kinds if runs_programs or not kind.runs_programs][-1]
     return replace(spec, engine=engine, device=device)
-
-
-def _fastest_engine(device: str, runs_programs: bool) -> str:
-    """Return the fastest engine on a device. runs_programs: whether it may run programs."""
-    kinds = [kind for kind in ENGINES.values() if device in kind.devices]
-    if not runs_programs:
-        kinds = [kind for kind in kinds if not kind.runs_programs]
-    return kinds[-1].name
 
 
 def n_cores() -> int:
@@ -78,4 +69,6 @@ def precision_of(stored: str, spec: EngineSpec) -> str:
     """
     if spec.precision != AUTO:
         return spec.precision
-    return ENGINES[spec.engine].precision(stored)
+    kind = ENGINES[spec.engine]
+    precision = kind.default_precision or stored
+    return precision if precision in kind.precisions else kind.precisions[0]

@@ -168,13 +168,8 @@ class Request(NamedTuple):
 
     @property
     def encoded_source(self) -> bytes | None:
-        """The source as the encoder reads it, without EOS; only engines use it.
-
-        It stands behind the byte that asks for a form of address, if any.
-        """
-        if self.source is None:
-            return None
-        return with_form(self.source, self.formality)
+        """The source as the encoder reads it: behind the byte that asks for a form of address."""
+        return None if self.source is None else with_form(self.source, self.formality)
 
 
 class Hypothesis(NamedTuple, Generic[TextT]):
@@ -196,11 +191,6 @@ class Hypothesis(NamedTuple, Generic[TextT]):
 
     @property
     def bits_per_byte(self) -> float | None:
-        """Bits (-log2 of the probability) of text and EOS, per byte of the text.
-
-        None if the text is empty.
-        """
+        """Bits (-log2 of the probability) of text and EOS per byte of the text; None if empty."""
         data = self.text.encode() if isinstance(self.text, str) else self.text
-        if not data:
-            return None
-        return -self.log_probability / math.log(2) / len(data)
+        return -self.log_probability / math.log(2) / len(data) if data else None

@@ -105,16 +105,12 @@ class Runtime:
 
     @property
     def search_defaults(self) -> SearchDefaults | None:
-        """The search settings that the runs store as defaults; the first run with some counts."""
-        for run in self.runs:
-            if run.facts.search is not None:
-                return run.facts.search
-        return None
+        """The search settings that the first run with some stores as defaults; None without any."""
+        return next((run.facts.search for run in self.runs if run.facts.search is not None), None)
 
     @property
     def source_words(self) -> SourceWords | None:
-        """The words of the training text that the first run with such a fact stores; None if none
-        does."""
+        """The words of the training text that the first run with some stores; None without any."""
         return next((run.facts.words for run in self.runs if run.facts.words is not None), None)
 
 
@@ -131,10 +127,7 @@ def load_runs(
     if not paths:
         raise SettingError("no run: give a run folder or a weights file")
     read = [read_run(Path(path)) for path in paths]
-    runs = [
-        LoadedRun(file, contents.config, contents.facts, contents.precision)
-        for file, contents in read
-    ]
+    runs = [LoadedRun(file, stored.config, stored.facts, stored.precision) for file, stored in read]
     has_source = runs[0].config.model.source
     for path, run in zip(paths, runs, strict=True):
         if run.config.model.source != has_source:
@@ -191,9 +184,8 @@ def _usable_engine(spec: EngineSpec, runs: Sequence[LoadedRun], reporter: Report
     from bytenmt.architectures.registry import has_program
 
     chosen = select_engine(spec)
-    unknown = sorted(
-        {architecture(run.config.model) for run in runs if not has_program(run.config.model)}
-    )
+    models = [run.config.model for run in runs]
+    unknown = sorted({architecture(model) for model in models if not has_program(model)})
     if unknown and ENGINES[chosen.engine].runs_programs:
         why = f"the {chosen.engine} engine has no program for {' and '.join(unknown)}"
         other = select_engine(replace(spec, engine=AUTO), runs_programs=False)

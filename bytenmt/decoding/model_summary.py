@@ -59,9 +59,8 @@ def describe(
     model = config.model
     comments = dict[str, str]()
     if facts and facts.multi_sentence_share is not None:
-        comments["sentences"] = (
-            f"{facts.multi_sentence_share:.1%} of the training lines hold several"
-        )
+        share = facts.multi_sentence_share
+        comments["sentences"] = f"{share:.1%} of the training lines hold several"
     if facts and facts.search:
         search = facts.search
         beam = "" if search.beam is None else f", found with beam {search.beam}"

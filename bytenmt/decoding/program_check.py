@@ -80,7 +80,5 @@ def _noisy_copy(model: Model[Any, Any]) -> Model[Any, Any]:
 
 def _log_probabilities(scorer: Scorer, config: ModelSection) -> npt.NDArray[np.float64]:
     """Return the log-probability of each byte of TEXTS under a scorer."""
-    sources = None
-    if config.source:
-        sources = SOURCES
+    sources = SOURCES if config.source else None
     return np.concatenate([scores.log_p for scores in scorer.score_texts(sources, TEXTS)])

@@ -86,20 +86,16 @@ class Scheduler:
         room = self._engine.room()
         has_room = not self._running or 4 * room >= self._engine.capacity
         if self._waiting and (has_room or self._is_shared()):
-            self._admit(list(self._next(room)))
+            chosen = list(self._next(room))
+            if chosen:
+                handles = self._engine.admit([request for _, request in chosen])
+                self._running.update(zip(handles, (running for running, _ in chosen), strict=True))
         self._engine.advance(n_steps)
-        done = []
-        for handle, hypotheses in self._engine.finished():
-            if handle in self._running:
-                done.append((self._running.pop(handle).number, hypotheses))
-        return done
-
-    def _admit(self, chosen: Sequence[tuple[RunningRequest, Request]]) -> None:
-        """Put requests into slots of the engine."""
-        if chosen:
-            handles = self._engine.admit([request for _, request in chosen])
-            for handle, (running, _) in zip(handles, chosen, strict=True):
-                self._running[handle] = running
+        return [
+            (self._running.pop(handle).number, hypotheses)
+            for handle, hypotheses in self._engine.finished()
+            if handle in self._running
+        ]
 
     def _is_shared(self) -> bool:
         """Return whether several clients have sentences that wait or are decoded."""
@@ -108,9 +104,8 @@ class Scheduler:
     def _next(self, n: int) -> Iterator[tuple[RunningRequest, Request]]:
         """Yield up to n waiting requests, each of the client that has the fewest slots then."""
         n_slots = Counter(running.client for running in self._running.values())
-        max_slots = self._engine.capacity  # of a client
-        if self._is_shared():
-            max_slots = max(1, max_slots // 2)
+        capacity = self._engine.capacity
+        max_slots = max(1, capacity // 2) if self._is_shared() else capacity  # of a client
         while n and self._waiting:
             client = min(self._waiting, key=n_slots.__getitem__)
             if n_slots[client] >= max_slots:

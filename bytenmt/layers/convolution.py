@@ -15,12 +15,10 @@ from bytenmt.layers.weight_norm import WeightNorm
 
 
 class Convolution(nn.Module):
-    """A convolution of width k over (rows, t, d_input); call `centred` for a source, `causal` for a
-    target.
+    """A convolution of width k over (rows, t, d_input).
 
-    It has no forward. The weight is (d_output, k, d_input), the newest column last. std: of the
-    initialisation; None for that of He et al. 2015. weight_norm: whether the weight is normalised,
-    see WeightNorm.
+    Call `centred` for a source, `causal` for a target; it has no forward. The weight is (d_output,
+    k, d_input), the newest column last. std: of the initialisation; None: that of He et al. 2015.
     """
 
     def __init__(
@@ -43,11 +41,9 @@ class Convolution(nn.Module):
 
     def weight(self) -> Tensor:
         """Return the weight (d_output, k, d_input)."""
-        if self.normed is not None:
-            weight: Tensor = self.normed()
-            return weight
-        assert self.plain is not None
-        return self.plain
+        weight: Tensor | None = self.plain if self.normed is None else self.normed()
+        assert weight is not None
+        return weight
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
         """Convolve x (n, s, d_input) around each column; return (n, s, d_output).
@@ -60,18 +56,15 @@ class Convolution(nn.Module):
         return self._convolve(x, self.dilation)
 
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
-        """Convolve new columns x (rows, t, d_input) after the old ones in ring (rows, capacity,
-        d_input).
+        """Convolve new columns x (rows, t, d_input) after the old ones of a ring.
 
-        Returns (rows, t, d_output) and the ring with the new columns: updated in place without
-        gradients, a new tensor with them.
+        Returns (rows, t, d_output) and the ring with the new columns; see RingTaps.append.
         """
         columns, ring = taps.append(x, ring)
         return self._convolve(columns, taps.dilation), ring
 
     def _convolve(self, x: Tensor, dilation: int) -> Tensor:
-        """Convolve x (rows, m, d_input) without padding; return (rows, m - (k-1) dilation,
-        d_output)."""
+        """Convolve x (rows, m, d_input) without padding: (rows, m - (k-1) dilation, d_output)."""
         if x.shape[1] == self.kernel_width and dilation == 1 or self.kernel_width == 1:
             columns = x if self.kernel_width == 1 else x.flatten(1)[:, None]
             return F.linear(columns, self.weight().flatten(1), self.bias)

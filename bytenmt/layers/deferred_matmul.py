@@ -81,10 +81,7 @@ class Deferred(ABC):
 
 
 class DeferredProduct(Deferred):
-    """The function x -> x matrix^T of `deferred_product`.
-
-    matrix: detached, in compute_type's type.
-    """
+    """The function x -> x matrix^T of `deferred_product`."""
 
     def __init__(self, matrix: Tensor) -> None:
         matrix = compute_type(matrix)

@@ -31,17 +31,13 @@ class ByteEmbedding(nn.Module):
         recent: the bytes before them, () at the beginning.
         """
         e = F.embedding(ids.int(), self.weight)
-        if self.ngrams is None:
-            return e
-        before = recent or self.start(len(ids), ids.device)
-        added: Tensor = self.ngrams(ids, before)
-        return e + added
+        if self.ngrams is not None:
+            e = e + self.ngrams(ids, recent or self.start(len(ids), ids.device))
+        return e
 
     def start(self, rows: int, device: torch.device) -> RecentBytes:
         """Return `recent` for the start of a text, all BOS; () without n-grams."""
-        if self.ngrams is None:
-            return ()
-        return self.ngrams.start(rows, device)
+        return () if self.ngrams is None else self.ngrams.start(rows, device)
 
     def advance(self, recent: RecentBytes, ids: Tensor) -> RecentBytes:
         """Return `recent` after ids (rows, t) uint8 more have been read."""
@@ -93,9 +89,7 @@ class OutputLayer(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(N_IDS, d_input))
         nn.init.normal_(self.weight, std=d_input**-0.5)
-        self.bias: nn.Parameter | None = None
-        if bias:
-            self.bias = nn.Parameter(torch.zeros(N_IDS))
+        self.bias = nn.Parameter(torch.zeros(N_IDS)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         """Map x (rows, t, d_input) to logits (rows, t, 256)."""

@@ -301,13 +301,7 @@ def fused_lstm(recurrent: DeferredProduct) -> Callable[..., tuple[Tensor, ...]]:
 
     recurrent: the product with U.
     """
-
-    def run(x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
-        states: tuple[Tensor, ...]
-        states = _LSTMRun.apply(x, h, c, recurrent.token, recurrent)  # type: ignore[no-untyped-call]
-        return states
-
-    return run
+    return lambda *inputs: _LSTMRun.apply(*inputs, recurrent.token, recurrent)  # type: ignore[no-untyped-call]
 
 
 class _LSTMRun(Function):

@@ -44,8 +44,7 @@ RecentBytes = tuple[Tensor, ...]
 
 
 class RowGradients(NamedTuple):
-    """The gradient of one forward pass of NgramTables over t bytes; a backward pass appends it to a
-    list."""
+    """The gradient of one forward pass of NgramTables over t bytes."""
 
     rows: Tensor  # (t, orders) int64: the rows of the tables that were summed for each byte
     gradient: Tensor  # (t, d): of each sum
@@ -89,13 +88,11 @@ class NgramTables(nn.Module):
     def start(self, rows: int, device: torch.device) -> RecentBytes:
         """Return the recent bytes before a text: all BOS, which is part of no word."""
         recent = torch.full((rows, N_BYTES), BOS, dtype=torch.uint8, device=device)
-        if not self.n_word_rows:
-            return (recent,)
-        return recent, torch.zeros(rows, dtype=torch.int64, device=device)
+        hashes = torch.zeros(rows, dtype=torch.int64, device=device)
+        return (recent, hashes) if self.n_word_rows else (recent,)
 
     def forward(self, ids: Tensor, recent: RecentBytes) -> Tensor:
-        """Return the sum of the vectors of the n-grams that end at each byte: (rows, t,
-        d_embedding).
+        """Return (rows, t, d_embedding): the sum of the vectors of the n-grams ending at each byte.
 
         ids (rows, t) uint8; recent: the bytes before them, from start or ByteEmbedding.advance.
         """
@@ -104,16 +101,13 @@ class NgramTables(nn.Module):
         return summed.view(*ids.shape, -1)
 
     def row_numbers(self, ids: Tensor, recent: RecentBytes) -> Tensor:
-        """Return the numbers of the rows of `weight` that are summed for each byte: (rows, t,
-        orders) int64.
+        """Return the rows of `weight` that are summed for each byte: (rows, t, orders) int64.
 
         Arguments: see forward. The table of words counts as one more order.
         """
         t = ids.shape[1]
         text = _without_forms(torch.cat([recent[0], ids], dim=1))
-        if self.fold_case:
-            text = _fold_case(text)
-        text = text.long()
+        text = (_fold_case(text) if self.fold_case else text).long()
         numbers: list[Tensor] = []
         key = torch.zeros_like(text[:, N_BYTES:])
         mask = 0
@@ -138,9 +132,7 @@ class NgramTables(nn.Module):
         for part in torch.split(ids, N_POWERS, dim=1):
             parts.append(self._short_prefix_hashes(part, before))
             before = parts[-1][:, -1]
-        if len(parts) == 1:
-            return parts[0]
-        return torch.cat(parts, dim=1)
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def _short_prefix_hashes(self, ids: Tensor, before: Tensor) -> Tensor:
         """Return prefix_hashes of at most N_POWERS bytes.
@@ -174,8 +166,7 @@ def _fold_case(ids: Tensor) -> Tensor:
 
 
 def is_word_byte(ids: Tensor) -> Tensor:
-    """Return a mask of the bytes, uint8 of any shape, in words: ASCII letters, digits and 0x80 to
-    0xF4."""
+    """Return a mask of the bytes, uint8, in words: ASCII letters, digits and 0x80 to 0xF4."""
     lower = ids | 32
     is_letter = (lower >= ord("a")) & (lower <= ord("z"))
     is_digit = (ids >= ord("0")) & (ids <= ord("9"))
@@ -198,10 +189,7 @@ def _powers(t: int) -> tuple[Tensor, Tensor]:
     for _ in range(t):
         up.append(up[-1] * PER_BYTE & WORD)
         down.append(down[-1] * inverse & WORD)
-    return (
-        torch.tensor([signed(value) for value in up]),
-        torch.tensor([signed(value) for value in down[:t]]),
-    )
+    return torch.tensor([*map(signed, up)]), torch.tensor([*map(signed, down[:t])])
 
 
 class _SumRows(torch.autograd.Function):

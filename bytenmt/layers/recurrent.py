@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bytenmt.layers.attention import source_mask
 from bytenmt.layers.deferred_matmul import deferred_product
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.fused_cells import GRUProducts, fused_gru, fused_lstm, fusible
@@ -51,6 +52,7 @@ class RecurrentLayer(nn.Module, ABC):
     """
 
     input: nn.Linear
+    has_kernel = False  # whether `read_by_kernel` calls a kernel of sequence_kernels.py
 
     @abstractmethod
     def runner(self) -> Run:
@@ -84,11 +86,6 @@ class RecurrentLayer(nn.Module, ABC):
         if has_sequence_kernels(x) and self.has_kernel:
             return self.read_by_kernel(x, before, lengths)
         return self.read(self.products(x.transpose(0, 1)), before, lengths)
-
-    @property
-    def has_kernel(self) -> bool:
-        """True if sequence_kernels.py has a kernel for the layer, and `read_by_kernel` calls it."""
-        return False
 
     def read_by_kernel(
         self, x: Tensor, before: Sequence[Tensor], lengths: Tensor | None
@@ -138,6 +135,7 @@ class GRU(RecurrentLayer):
         self.reset = reset
         self.update = update
         self.d_inside = d_inside
+        self.has_kernel = reset == "after" and not d_inside
         self.input = nn.Linear(d_input, 3 * d_hidden)  # W and biases of r, z, g
         self.gates = nn.Linear(d_hidden, 2 * d_hidden, bias=False)  # U of r, z
         self.candidate = nn.Linear(d_hidden, d_hidden, bias=False)  # U of g
@@ -169,11 +167,6 @@ class GRU(RecurrentLayer):
             return (h + z * (g - h),)
 
         return looped(step)
-
-    @property
-    def has_kernel(self) -> bool:
-        """True if the reset is after the product and no input is inside of it."""
-        return self.reset == "after" and not self.d_inside
 
     def read_by_kernel(
         self, x: Tensor, before: Sequence[Tensor], lengths: Tensor | None
@@ -209,6 +202,7 @@ class LSTM(RecurrentLayer):
     """
 
     STACKED: ClassVar = {"input": 4, "recurrent": 4}  # as in GRU
+    has_kernel = True
 
     def __init__(self, d_input: int, d_hidden: int) -> None:
         super().__init__()
@@ -232,30 +226,21 @@ class LSTM(RecurrentLayer):
 
         return looped(step)
 
-    @property
-    def has_kernel(self) -> bool:
-        """True: the kernels have these equations."""
-        return True
-
     def read_by_kernel(
         self, x: Tensor, before: Sequence[Tensor], lengths: Tensor | None
     ) -> tuple[Tensor, State]:
         """Read inputs by sequence_kernels.lstm; see RecurrentLayer."""
-        padding = None
-        if lengths is not None:
-            padding = torch.arange(x.shape[1], device=x.device) >= lengths[:, None]
+        padding = None if lengths is None else ~source_mask(lengths, x.shape[1])
         parameters = (self.input.weight, self.recurrent.weight, self.input.bias)
         states, cell = lstm(x, before, parameters, padding)
         return states, (last_states(states, lengths), cell)
 
     def initialise_recurrent(self, is_scaled: bool) -> None:
         """Make the recurrent matrices orthogonal and open the forget gates, if is_scaled."""
-        if not is_scaled:
-            return
-        for block in self.recurrent.weight.chunk(4):
-            nn.init.orthogonal_(block)
-        with torch.no_grad():
-            self.input.bias.view(4, -1)[1].fill_(1.0)
+        if is_scaled:
+            for block in self.recurrent.weight.chunk(4):
+                nn.init.orthogonal_(block)
+            nn.init.ones_(self.input.bias.view(4, -1)[1])
 
 
 def read_layers(
@@ -265,8 +250,7 @@ def read_layers(
     drop: Callable[[Tensor], Tensor],
     lengths: Tensor | None = None,
 ) -> tuple[Tensor, State]:
-    """Read inputs x (rows, t, d_input) by a stack of layers, with `drop` applied to the input of
-    each.
+    """Read inputs x (rows, t, d_input) by layers, with `drop` applied to the input of each.
 
     Return h of the top layer, (rows, t, d_hidden), and the last states: h of each layer, then, of
     LSTMs, c of each, (rows, d_hidden). before: the same before the first input. lengths: see
@@ -280,8 +264,7 @@ def read_layers(
 
 
 def reverse(x: Tensor, lengths: Tensor) -> Tensor:
-    """Reverse the first lengths[i] columns of each row i of x (rows, t, ...); the other columns
-    stay.
+    """Reverse the first lengths[i] columns of each row i of x (rows, t, ...); others stay.
 
     lengths (rows,) int64.
     """
@@ -292,10 +275,7 @@ def reverse(x: Tensor, lengths: Tensor) -> Tensor:
 
 
 def last_states(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """Return the last column (rows, d) of each row of x (rows, t, d).
-
-    lengths (rows,) int64 >= 1; None: all t.
-    """
+    """Return the last column (rows, d) of x (rows, t, d); lengths (rows,) int64, None: all t."""
     if lengths is None:
         return x[:, -1]
     return x[torch.arange(len(x), device=x.device), lengths - 1]

@@ -15,24 +15,21 @@ from torch import Tensor
 
 
 class Clock(NamedTuple):
-    """The position of each row (hypothesis) in its text, and the rows whose ring buffers hold its
-    past.
+    """The position of each row (hypothesis) in its text, and where its past lies.
 
     A part of a decoder's state. A column is the vector of one byte; h is the capacity of the
     largest ring.
     """
 
     position: Tensor  # (rows,) int64: columns read so far, which is the position of the next column
-    # [row, q mod h] is that of the column of position q; 0: the row's own rings. Offsets are
-    # relative, so that all rows of a sentence can be moved together.
-    ancestors: (
-        Tensor  # (rows, h) int64: offset from a row to the row whose rings hold each past column
-    )
+    # (rows, h) int64: [row, q mod h] is the offset from the row to that whose rings hold the column
+    # of position q; 0: the row's own rings. Offsets are relative, so that all rows of a sentence
+    # can be moved together.
+    ancestors: Tensor
 
     @staticmethod
     def start(rows: int, history: int, device: torch.device) -> Clock:
-        """Return the clock of rows at position 0, each its own ancestor. history: h, columns of a
-        ring."""
+        """Return the clock of rows at position 0, each its own ancestor. history: h."""
         position = torch.zeros(rows, dtype=torch.int64, device=device)
         return Clock(position, position[:, None].repeat(1, history))
 
@@ -63,8 +60,7 @@ class Rings(NamedTuple):
 
 
 class RingTaps(NamedTuple):
-    """Indices by which a chunk of t columns reads old columns from a ring buffer and writes new
-    ones.
+    """Indices by which a chunk of t columns reads a ring buffer's old columns and writes new ones.
 
     They are the same for all rings of one kernel width k and dilation r.
     """
@@ -73,15 +69,15 @@ class RingTaps(NamedTuple):
     rows: Tensor  # (rows, m) int64: the row whose ring holds each of m old columns, oldest first
     slots: Tensor  # (rows, m) int64: the index of each old column in that ring
     row_numbers: Tensor  # (rows, 1) int64: each row's number
-    write: (
-        Tensor  # (rows, w) int64: indices in the rings of the last w = min(t, capacity) new columns
-    )
+    # (rows, w) int64: the indices in the rings of the last w = min(t, capacity) new columns.
+    write: Tensor
     dilation: int  # of the kernel over [old columns, new columns]: 1 for one new column, else r
 
     @staticmethod
     def from_clock(clock: Clock, t: int, kernel_width: int, dilation: int) -> RingTaps:
         """Return the indices for the next t columns after `clock`."""
-        reach, capacity = (kernel_width - 1) * dilation, ring_capacity(kernel_width, dilation)
+        reach = (kernel_width - 1) * dilation
+        capacity = ring_capacity(kernel_width, dilation)
         step = dilation if t == 1 else 1
         offsets = torch.arange(-reach, 0, step, device=clock.position.device)
         old = clock.position[:, None] + offsets

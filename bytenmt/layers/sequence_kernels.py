@@ -34,9 +34,8 @@ def has_sequence_kernels(x: Tensor) -> bool:
 
 
 def gru(x: Tensor, h: Tensor, parameters: Sequence[Tensor], take: bool) -> Tensor:
-    """Run a GRU with reset "after" over a sequence; return its states (rows, t, d).
+    """Run a GRU (see recurrent) with reset "after" over a sequence; return states (rows, t, d).
 
-    See recurrent.GRU.
     x (rows, t, d_input), h (rows, d). parameters: W (3 d, d_input), U (3 d, d) and the bias (3 d,)
     of r, z, g. take: update "take", which is "keep" with the weights of z negated.
     """
@@ -83,10 +82,7 @@ Kernel = Callable[..., tuple[Tensor, ...]]
 def _run(
     kernel: Kernel, x: Tensor, before: tuple[Tensor, ...], weights: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
-    """Call a kernel of PyTorch's for one layer.
-
-    Autocast is switched off, because it would make the kernel compute in fp16.
-    """
+    """Call a kernel of PyTorch's for one layer, without autocast, which would compute in fp16."""
     w, u, bias = weights
     states: Tensor | list[Tensor] = [part.to(w.dtype)[None].contiguous() for part in before]
     if len(before) == 1:

@@ -1,4 +1,4 @@
-"""Weight normalisation (Salimans and Kingma 2016), and linear maps with and without it."""
+"""Weight normalisation, and linear maps with and without it."""
 
 from __future__ import annotations
 
@@ -51,8 +51,7 @@ class NormedLinear(nn.Module):
 
 
 def scaled_linear(d_input: int, d_output: int, std: float, weight_norm: bool) -> nn.Module:
-    """Return a linear map, initialised to N(0, std) with bias 0, with or without weight
-    normalisation."""
+    """Return a linear map, initialised to N(0, std) with bias 0."""
     if weight_norm:
         return NormedLinear(d_input, d_output, std)
     linear = nn.Linear(d_input, d_output)

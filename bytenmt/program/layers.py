@@ -68,8 +68,8 @@ def _write_gru_input(
 ) -> tuple[Register, Register]:
     """Write a GRU's products of the input; return the registers of the gates and of what is reset.
 
-    The gates r, z and g are (3 d,). What is reset is (d,); here it gets the product of the last
-    d_inside inputs, if there are any.
+    The gates r, z and g are (3 d,). What is reset, (d,), gets the product of the last d_inside
+    inputs, if there are any.
     """
     weight = f"{name}.input.weight"
     bias = f"{name}.input.bias"

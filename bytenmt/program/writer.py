@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -78,12 +78,8 @@ class WeightSink:
         self._record(values)
         n_output = values.shape[0]
         n_input = math.prod(values.shape[1:])
-        if self._is_int8:
-            scales = self._reserve(n_output)
-            n_steps = -(-n_input // 4)  # of four inputs
-        else:
-            scales = 0
-            n_steps = n_input
+        scales = self._reserve(n_output) if self._is_int8 else 0
+        n_steps = -(-n_input // 4) if self._is_int8 else n_input  # int8: four inputs a step
         matrix = Matrix(self._reserve(padded(n_output) * n_steps), scales, n_output, n_input)
         self.entries.append(WeightEntry(values, matrix.place, matrix))
         return matrix
@@ -174,10 +170,7 @@ class Writer:
             self.emit(Op.WRITE_STATE, a=a, k=state)
 
     def last(self, a: Register) -> Register:
-        """Return a new register of an encoder: a at the last column of each sentence, or zero.
-
-        It has a row for each sentence.
-        """
+        """Return a new register of an encoder, a row a sentence: a at its last column, or zero."""
         d = self.register(a.width)
         self.emit(Op.LAST, d, a, rows=RowKind.SENTENCES)
         return d
@@ -198,30 +191,16 @@ class Writer:
         parameter. A multiple of PANEL floats is written to d: write parts of the same register
         behind d later.
         """
-        values = matrix
-        if isinstance(values, str):
-            values = parameter(values, d.width, a.width)
+        values = parameter(matrix, d.width, a.width) if isinstance(matrix, str) else matrix
         packed = self.weights.matrix(values)
         if (packed.n_output, packed.n_input) != (d.width, a.width) or d.column % PANEL:
             raise ValueError(f"{values.name} is {packed.n_output} x {packed.n_input}, d {d}, a {a}")
-        base = LinearBase.ZERO
-        v = 0
+        numbers: dict[str, Any] = {"w": packed.place, "s": packed.scales, "m": packed.n_input}
         if add:
-            base = LinearBase.OWN
+            numbers["k"] = LinearBase.OWN
         elif bias is not None:
-            base = LinearBase.BIAS
-            v = self.vector(bias, d.width)
-        self.emit(
-            Op.LINEAR,
-            d,
-            a,
-            rows=rows,
-            w=packed.place,
-            s=packed.scales,
-            v=v,
-            k=base,
-            m=packed.n_input,
-        )
+            numbers |= {"k": LinearBase.BIAS, "v": self.vector(bias, d.width)}
+        self.emit(Op.LINEAR, d, a, rows=rows, **numbers)
         if add and bias is not None:
             self.emit(Op.ADD_VECTOR, d, rows=rows, v=self.vector(bias, d.width))
 

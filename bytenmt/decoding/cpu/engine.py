@@ -28,10 +28,7 @@ class NumbaEngine(Engine):
         self._team = ThreadTeam(threads)
 
     def admit(self, requests: list[Request]) -> list[int]:
-        """Encode sources and put them into free slots; return their handles.
-
-        `finished` names them by these handles. Raises ValueError without enough free slots.
-        """
+        """Encode sources and put them into free slots; return their handles. See Engine."""
         handles, slots = self.take_slots(requests)
         if not requests:
             return handles
@@ -41,13 +38,8 @@ class NumbaEngine(Engine):
         return handles
 
     def advance(self, n_steps: int) -> None:
-        """Execute n_steps decode steps of all sentences that are not done.
-
-        Each step adds a byte to every beam.
-        """
-        call_steps = n_steps
-        if len(self._models) > 1:  # the models of an ensemble take turns
-            call_steps = 1
+        """Execute n_steps decode steps of all sentences that are not done. See Engine."""
+        call_steps = n_steps if len(self._models) == 1 else 1  # those of an ensemble take turns
         for _ in range(0, n_steps, call_steps):
             for which, model in enumerate(self._models):
                 call = partial(model.run_steps, self.state, self.params, which, call_steps)

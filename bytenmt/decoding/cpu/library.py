@@ -37,43 +37,25 @@ class KernelFamily(NamedTuple):
 
     name: str
     llvm_cpu: str  # LLVM's name of the processor that it is compiled for
-    llvm_features: tuple[str, ...]  # LLVM's names of the features that kernels may use
-    cpu_flags: frozenset[str]  # Linux's names of the features that a processor needs
+    llvm_features: tuple[str, ...]  # LLVM's names of the features that a processor needs
     has_int8_products: bool  # whether it multiplies bytes: see microkernels.NATIVE_INT8
 
+    @property
+    def cpu_flags(self) -> frozenset[str]:
+        """Linux's names of the features that a processor needs."""
+        return frozenset(LINUX_NAMES.get(name, name) for name in self.llvm_features)
 
-_AVX2 = (
-    "avx",
-    "avx2",
-    "bmi1",
-    "bmi2",
-    "cx16",
-    "f16c",
-    "fma",
-    "movbe",
-    "popcnt",
-    "sse4_1",
-    "sse4_2",
-)
-_AVX512 = ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
+
+# By LLVM's names, where they differ.
+LINUX_NAMES = {"bmi": "bmi1", "lzcnt": "abm", "sse3": "pni", "avx512vnni": "avx512_vnni"}
+LINUX_NAMES |= {"sse4.1": "sse4_1", "sse4.2": "sse4_2"}
+_AVX2 = ("avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt")
+_AVX2 += ("sse3", "sse4.1", "sse4.2", "ssse3")
+_AVX512 = ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512vnni")
 # The best family first.
 FAMILIES = (
-    KernelFamily(
-        "x86-64-avx512",
-        "x86-64-v4",
-        ("avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse3")
-        + ("sse4.1", "sse4.2", "ssse3", *_AVX512, "avx512vnni"),
-        frozenset((*_AVX2, *_AVX512, "abm", "avx512_vnni")),
-        has_int8_products=True,
-    ),
-    KernelFamily(
-        "x86-64-avx2",
-        "x86-64-v3",
-        ("avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse3")
-        + ("sse4.1", "sse4.2", "ssse3"),
-        frozenset((*_AVX2, "abm")),
-        has_int8_products=False,
-    ),
+    KernelFamily("x86-64-avx512", "x86-64-v4", _AVX2 + _AVX512, has_int8_products=True),
+    KernelFamily("x86-64-avx2", "x86-64-v3", _AVX2, has_int8_products=False),
 )
 
 

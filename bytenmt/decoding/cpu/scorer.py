@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from bytenmt.decoding.cpu.packing import PackedModel
 from bytenmt.decoding.cpu.session import ModelSession
@@ -25,15 +24,9 @@ MAX_PASSES = 16  # per call
 MAX_HELD_VALUES = 1 << 24
 
 
-class BatchShape(NamedTuple):
-    """How many texts are read together, and how many rows a pass has at most."""
-
-    n_texts: int
-    n_rows: int
-
-
-RECURRENT_SHAPE = BatchShape(64, 64)
-CONVOLUTIONAL_SHAPE = BatchShape(4, 256)
+# How many texts are read together, and how many rows a pass has at most.
+RECURRENT_SHAPE = 64, 64
+CONVOLUTIONAL_SHAPE = 4, 256
 
 
 class _TextBatch:
@@ -47,10 +40,7 @@ class _TextBatch:
         team: ThreadTeam,
         n_layers: int = 0,
     ) -> None:
-        """n_columns: bytes of a text per pass at most.
-
-        n_layers: attention layers whose weights are recorded.
-        """
+        """n_columns: bytes of a text per pass at most. n_layers: attention layers to record."""
         # Whether a pass reads equally many bytes of each text.
         self._even = any(model.program.states for model in packed)
         self._n_slots = n_slots
@@ -101,9 +91,8 @@ class _TextBatch:
             else:
                 max_columns = self._n_columns
                 n_passes = int(-(-left.max() // max_columns))
-            n_passes = min(n_passes, MAX_PASSES)
-            if len(self._models) > 1:  # the models of an ensemble take turns
-                n_passes = 1
+            # The models of an ensemble take turns.
+            n_passes = min(n_passes, MAX_PASSES if len(self._models) == 1 else 1)
             search.forced.max_columns[0] = max_columns
             for which, model in enumerate(self._models):
                 call = partial(model.run_steps, search, self._params, which, n_passes)
@@ -125,11 +114,9 @@ class _TextBatch:
     def _allocate(self, length: int, columns: int) -> SearchState:
         """Return the search state for texts of `length` bytes."""
         n_slots = self._n_slots
-        n_rows = self._n_slots * self._n_columns
+        n_rows = n_slots * self._n_columns
         forced = ForcedText.allocate(n_slots, length, self._n_layers, columns)
-        return SearchState.allocate(
-            n_slots, 1, len(self._models), 0, 0, n_rows=n_rows, forced=forced
-        )
+        return SearchState.allocate(n_slots, 1, len(self._models), 0, 0, n_rows, forced)
 
 
 class CpuStream:
@@ -140,10 +127,7 @@ class CpuStream:
         self._batch.start_texts([None])
 
     def read(self, data: bytes) -> TextScores:
-        """Return log-probability and rank of the text's next bytes, given all before.
-
-        data: at least one byte.
-        """
+        """Return the scores of the text's next bytes; see scorer.Stream."""
         self._batch.make_room(len(data))
         self._batch.read(0, data)
         self._batch.run()
@@ -167,10 +151,7 @@ class CpuScorer:
     def score_texts(
         self, sources: Sequence[bytes] | None, texts: Sequence[bytes], formality: Form | None = None
     ) -> list[TextScores]:
-        """Return log-probability and rank of each text's bytes, given its source.
-
-        See scorer.Scorer.
-        """
+        """Return log-probability and rank of each text's bytes; see scorer.Scorer."""
         if sources is not None:
             sources = [with_form(source, formality) for source in sources]
         all_scores: dict[int, TextScores] = {}
@@ -181,10 +162,7 @@ class CpuScorer:
     def attention_weights(
         self, pairs: Sequence[tuple[bytes, bytes]], formality: Form | None = None
     ) -> list[dict[int, Weights]]:
-        """Return weights (bytes of text, bytes of source + 1) of each pair by layer.
-
-        See scorer.Scorer.
-        """
+        """Return weights (bytes of text, bytes of source + 1) of each pair; see scorer.Scorer."""
         (packed,) = self._packed
         program = packed.program
         sources = [with_form(source, formality) for source, _ in pairs]
@@ -204,17 +182,14 @@ class CpuScorer:
     def _groups(
         self, sources: Sequence[bytes] | None, texts: Sequence[bytes], n_layers: int = 0
     ) -> Iterator[tuple[_TextBatch, list[int]]]:
-        """Read texts in groups of similar length; yield each group and the indices of its texts.
+        """Read texts in groups of similar length; yield each, and its texts' indices by slot.
 
-        The indices are in the order of the slots. n_layers: attention layers whose weights are
-        recorded.
+        n_layers: attention layers whose weights are recorded.
         """
         if not texts:
             return
         longest = max(map(len, texts))
-        columns = 0
-        if n_layers > 0:
-            columns = max(map(len, sources or ()), default=0) + 1
+        columns = max(map(len, sources or ()), default=0) + 1 if n_layers > 0 else 0
         text_values = max(1, longest * max(1, n_layers * columns))
         n_slots, n_rows = _shape(self._packed)
         n_slots = max(1, min(n_slots, len(texts), MAX_HELD_VALUES // text_values))
@@ -230,7 +205,6 @@ class CpuScorer:
             yield batch, group
 
 
-def _shape(packed: Sequence[PackedModel]) -> BatchShape:
-    if any(model.program.states for model in packed):
-        return RECURRENT_SHAPE
-    return CONVOLUTIONAL_SHAPE
+def _shape(packed: Sequence[PackedModel]) -> tuple[int, int]:
+    is_recurrent = any(model.program.states for model in packed)
+    return RECURRENT_SHAPE if is_recurrent else CONVOLUTIONAL_SHAPE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +27,8 @@ from bytenmt.kernel_constants import PANEL, PRECISIONS
 from bytenmt.program.instructions import ALIGNMENT, Field, Op, aligned_zeros, padded
 from bytenmt.utf8 import EOS
 
-Array = npt.NDArray[np.float32]
+# A source as the encoder reads it, empty in a language model, and the slot of its sentence.
+EncoderInput = tuple[bytes, int]
 # Columns of sources per call of the encoder, unless a single source has more: enough to keep the
 # matrix products busy; with a recurrence, which waits for each column, enough sentences to share
 # its matrices.
@@ -55,13 +55,11 @@ class ModelSession:
         self._n_slots = n_slots
         self._n_rows = n_slots * beam
         self._n_threads = n_threads
-        self._max_columns = MAX_ENCODER_COLUMNS
-        if len(program.encode.select(Op.PREVIOUS)) > 0:
-            self._max_columns = MAX_RECURRENT_COLUMNS
+        is_recurrent = len(program.encode.select(Op.PREVIOUS)) > 0
+        self._max_columns = MAX_RECURRENT_COLUMNS if is_recurrent else MAX_ENCODER_COLUMNS
         self._reads_words = len(program.step.select(Op.NGRAMS)) > 0
-        self._logits = np.array(
-            [program.logits.start, program.logits.stride, program.logits.column], np.int64
-        )
+        logits = program.logits
+        self._logits = np.array([logits.start, logits.stride, logits.column])
         self._allocate_states(n_columns)
         self._allocate_memory()
         pass_rows = self._n_rows * n_columns
@@ -78,9 +76,9 @@ class ModelSession:
         # Columns of a pass are written one by one: none may overwrite what another one reads.
         capacities = [ring.capacity + n_columns - 1 for ring in program.rings]
         widths = [ring.width for ring in program.rings]
-        dilations = [ring.dilation for ring in program.rings]
-        floats = [ring[0] * ring[1] for ring in zip(capacities, widths, strict=True)]
+        floats = [capacity * width for capacity, width in zip(capacities, widths, strict=True)]
         self._past = aligned_zeros(sum(floats) * self._n_rows)
+        dilations = [ring.dilation for ring in program.rings]
         self._rings = _table(_offsets(floats), capacities, widths, dilations)
         self._ancestors = np.zeros((2, self._n_rows, max(capacities, default=1)), np.uint16)
 
@@ -98,11 +96,8 @@ class ModelSession:
         self._memory_offset = np.zeros(self._n_slots, np.int64)
         self._region = 0  # floats of a slot's memory
         self._memory = aligned_zeros(0)
-        input_widths = [
-            part.select(Op.LINEAR)[:, Field.M] for part in (program.encode, program.step)
-        ]
-        widest = max(int(widths.max(initial=1)) for widths in input_widths)
-        self._product_bytes = scratch_bytes(widest)
+        linear = [part.select(Op.LINEAR) for part in (program.encode, program.step)]
+        self._product_bytes = scratch_bytes(int(np.vstack(linear)[:, Field.M].max(initial=1)))
         self._scratch_floats = 0  # of each thread
         self._scratch = aligned_zeros(0)
         self._known_buffers: ModelBuffers | None = None
@@ -126,20 +121,10 @@ class ModelSession:
         """
         ctx = self._thread_context(thread, n_threads, barrier)
         program = self._program.step.instructions
-        buffers = self._buffers()
-        self._run(
-            EngineCall(
-                program,
-                self._logits,
-                buffers,
-                self._step_rows,
-                search,
-                params,
-                which,
-                n_passes,
-                ctx,
-            )
-        )
+        model = self._buffers()
+        rows = self._step_rows
+        call = EngineCall(program, self._logits, model, rows, search, params, which, n_passes, ctx)
+        self._run(call)
 
     def prepare(self, sources: Sequence[bytes | None], slots: Sequence[int]) -> list[Rows]:
         """Make room for new sentences in the given slots, and reset their states.
@@ -149,14 +134,10 @@ class ModelSession:
         """
         inputs = []
         for source, slot in zip(sources, slots, strict=True):
-            text = b""
-            n_bytes = 0
-            if source is not None:
-                text = self._encoder_bytes(source)
-                n_bytes = len(source) + 1
+            n_bytes = 0 if source is None else len(source) + 1
             self._source_len[slot] = n_bytes
             self._columns[slot] = self._memory_columns(n_bytes)
-            inputs.append(_EncoderInput(text, slot))
+            inputs.append((b"" if source is None else self._encoder_bytes(source), slot))
         self._reserve(max(self._columns[slot] for slot in slots))
         begin = 0
         for width in self._program.states:
@@ -184,8 +165,8 @@ class ModelSession:
         it."""
         ctx = self._thread_context(thread, n_threads, barrier)
         program = self._program.encode.instructions
-        buffers = self._buffers()
-        self._run(EngineCall(program, self._logits, buffers, rows, search, params, 0, 0, ctx))
+        model = self._buffers()
+        self._run(EngineCall(program, self._logits, model, rows, search, params, 0, 0, ctx))
 
     def _run(self, call: EngineCall) -> None:
         """Execute a call of interpreter.run in machine code."""
@@ -225,9 +206,7 @@ class ModelSession:
 
         There is at least one.
         """
-        text = source
-        if self._program.source.reverse:
-            text = source[::-1]
+        text = source[::-1] if self._program.source.reverse else source
         width = max(len(source) + 1, self._memory_columns(len(source) + 1))
         return text.ljust(width, bytes([EOS]))
 
@@ -256,16 +235,14 @@ class ModelSession:
             self._scratch_floats = floats
             self._scratch = aligned_zeros(floats * self._n_threads)
 
-    def _encoder_rows(self, inputs: list[_EncoderInput]) -> Rows:
+    def _encoder_rows(self, inputs: list[EncoderInput]) -> Rows:
         """Return the rows of one call of the encoder, whose inputs have the longest one first."""
-        length = np.array([len(one.text) for one in inputs], np.int64)
+        length = np.array([len(text) for text, _ in inputs], np.int64)
         is_row = np.arange(length[0])[:, None] < length  # (columns, texts)
         position, owner = map(np.ascontiguousarray, np.nonzero(is_row))
-        padded_texts = b"".join(one.text.ljust(length[0]) for one in inputs)
+        padded_texts = b"".join(text.ljust(length[0]) for text, _ in inputs)
         text_bytes = np.frombuffer(padded_texts, np.uint8).reshape(len(inputs), length[0])
-        n_words = 0
-        if self._reads_words:
-            n_words = len(owner)
+        n_words = len(owner) if self._reads_words else 0
         return Rows(
             space=self._encode_space.ctypes.data,
             capacity=self._encode_rows,
@@ -274,7 +251,7 @@ class ModelSession:
             position=position,
             owner=owner,
             beam=np.zeros(0, np.int64),
-            slot=np.array([one.slot for one in inputs]),
+            slot=np.array([slot for _, slot in inputs]),
             length=length,
             first=np.append(0, np.cumsum(is_row.sum(axis=1))),
         )
@@ -289,16 +266,12 @@ def _item_kinds(packed: PackedModel, has_int8_products: bool) -> list[int]:
     kinds: list[set[int]] = [set() for _ in packed.program.items]
     for code in packed.program.step.instructions:
         op = Op(code[Field.OP])
-        key = code[Field.M]
         value = code[Field.V]
         whole = packed.precision == "int8" and has_int8_products and code[Field.S] == 0
         if op == Op.COLUMN:
             kinds[code[Field.K]].add(FLAT)
         elif op in (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE):
-            key_kind = FLAT
-            if whole and op == Op.ATTEND_DOT:
-                key_kind = KEYS
-            kinds[key].add(key_kind)
+            kinds[code[Field.M]].add(KEYS if whole and op == Op.ATTEND_DOT else FLAT)
             kinds[value].add(VALUES if whole else FLAT)
         elif op == Op.ATTEND_LOCATION:
             kinds[value].add(FLAT)
@@ -311,9 +284,7 @@ def memory_column_floats(width: int, kind: int) -> int:
     width: numbers of the column. kind: FLAT (float32), KEYS or VALUES (both int8) of
     decoder_memory.
     """
-    if kind == FLAT:
-        return width
-    return padded(width) // 4 + 1
+    return width if kind == FLAT else padded(width) // 4 + 1
 
 
 def round_up_to_lines(n_floats: int) -> int:
@@ -321,21 +292,14 @@ def round_up_to_lines(n_floats: int) -> int:
     return -(-4 * n_floats // ALIGNMENT) * ALIGNMENT // 4
 
 
-class _EncoderInput(NamedTuple):
-    """The source of a sentence, as the encoder reads it."""
-
-    text: bytes  # empty in a language model
-    slot: int  # of the sentence
+def _n_columns(inputs: Sequence[EncoderInput]) -> int:
+    return sum(len(text) for text, _ in inputs)
 
 
-def _n_columns(inputs: Sequence[_EncoderInput]) -> int:
-    return sum(len(one.text) for one in inputs)
-
-
-def _group_inputs(inputs: list[_EncoderInput], max_columns: int) -> list[list[_EncoderInput]]:
+def _group_inputs(inputs: list[EncoderInput], max_columns: int) -> list[list[EncoderInput]]:
     """Return the inputs, longest first, in groups of at most max_columns bytes or of one input."""
-    groups = list[list[_EncoderInput]]()
-    for one in sorted(inputs, key=lambda one: -len(one.text)):
+    groups = list[list[EncoderInput]]()
+    for one in sorted(inputs, key=lambda one: -len(one[0])):
         if groups and _n_columns([*groups[-1], one]) <= max_columns:
             groups[-1].append(one)
         else:
@@ -343,16 +307,13 @@ def _group_inputs(inputs: list[_EncoderInput], max_columns: int) -> list[list[_E
     return groups
 
 
-def _rows(space: Array, capacity: int, reads_words: bool) -> Rows:
+def _rows(space: npt.NDArray[np.float32], capacity: int, reads_words: bool) -> Rows:
     """Return rows for decoder steps, which fill them themselves."""
-    n_words = 0
-    if reads_words:
-        n_words = capacity
     return Rows(
         space=space.ctypes.data,
         capacity=capacity,
         ids=np.zeros(capacity, np.uint8),
-        word=np.zeros((n_words, 2), np.uint64),
+        word=np.zeros((capacity if reads_words else 0, 2), np.uint64),
         position=np.zeros(capacity, np.int64),
         owner=np.zeros(capacity, np.int64),
         beam=np.zeros(capacity, np.int64),

@@ -89,20 +89,11 @@ class CudaGraphEngine(PyTorchEngine):
         running = () if is_idle else self._plans[self._source_capacity].states
         saved = tuple(map_tensors(torch.clone, state) for state in running)
         if capacity not in self._plans:
-            self._plans[capacity] = self._build(capacity)
+            self._plans[capacity] = self._capture_pass(capacity)
         self._source_capacity = capacity
         if saved:  # the passes of a capture have overwritten the states
             slots = torch.arange(self.capacity, device=self._device)
             place_sentences(self._plans[capacity].states, slots, saved, self._options.beam)
-
-    def _build(self, capacity: int) -> CapturedPass:
-        """Capture a pass on buffers for sources of `capacity` columns."""
-        states = self._buffers(capacity)
-        if not self._decoder_states:
-            self._decoder_states = tuple(state.state for state in states)
-        memories = [state.memory for state in states]
-        states = tuple(map(ModelState, memories, self._decoder_states))
-        return self._captured(states)
 
     def _buffers(self, capacity: int) -> tuple[ModelState, ...]:
         """Return the states of all slots, for sources of `capacity` columns."""
@@ -110,8 +101,13 @@ class CudaGraphEngine(PyTorchEngine):
         slot = encode_requests(self._models, [Request(source, 0)], self._options.beam, self._device)
         return map_tensors(lambda part: part.repeat(self.capacity, *[1] * (part.dim() - 1)), slot)
 
-    def _captured(self, states: tuple[ModelState, ...]) -> CapturedPass:
-        """Capture a pass that updates its states in place."""
+    def _capture_pass(self, capacity: int) -> CapturedPass:
+        """Capture a pass that updates its states, for sources of `capacity` columns, in place."""
+        states = self._buffers(capacity)
+        if not self._decoder_states:
+            self._decoder_states = tuple(state.state for state in states)
+        memories = [state.memory for state in states]
+        states = tuple(map(ModelState, memories, self._decoder_states))
         beam = self._options.beam
         inputs = PassInputs(
             torch.full((self.capacity, beam), BOS, dtype=torch.uint8, device=self._device),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -54,18 +55,16 @@ class PyTorchEngine(Engine):
 
     @torch.no_grad()
     def admit(self, requests: list[Request]) -> list[int]:
-        """Encode sources and put them into free slots; return their handles.
+        """Encode sources and put them into free slots; return their handles. See Engine.
 
-        `finished` names them by these. requests: in the life of an engine all have a source, or
-        none. Raises ValueError without enough room.
+        requests: in the life of an engine all have a source, or none.
         """
         if not requests:
             return []
         self._make_room(requests, self.room() == self.capacity)
         handles, slots = self.take_slots(requests)
-        self._place(
-            encode_requests(self._models, requests, self._options.beam, self._device), slots
-        )
+        fresh = encode_requests(self._models, requests, self._options.beam, self._device)
+        self._place(fresh, slots)
         return handles
 
     @torch.no_grad()
@@ -117,10 +116,7 @@ class TorchEngine(PyTorchEngine):
     _states: tuple[ModelState, ...] = ()
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Return (handle, hypotheses) of sentences done since the last call.
-
-        Shrinks the batch if many are done.
-        """
+        """Do what Engine.finished does, and shrink the batch if many sentences are done."""
         finished = super().finished()
         if 4 * int((~self.is_running(self._slots_of_rows)).sum()) >= len(self._slots_of_rows):
             self._compact()
@@ -150,6 +146,4 @@ class TorchEngine(PyTorchEngine):
         elif not running.all():
             keep = torch.from_numpy(running.nonzero()[0])
             self._states = select_sentences(self._states, keep.to(self._device), self._options.beam)
-        self._slots_of_rows = [
-            slot for slot, runs in zip(self._slots_of_rows, running, strict=True) if runs
-        ]
+        self._slots_of_rows = [*compress(self._slots_of_rows, running)]

@@ -16,10 +16,7 @@ from bytenmt.utf8 import EOS, PAD
 
 
 class ModelState(NamedTuple):
-    """The tensors of one model for n sentences with b beams each.
-
-    Both are trees of tensors.
-    """
+    """The trees of tensors of one model for n sentences with b beams each."""
 
     memory: Any  # the encoded sources, n rows
     state: Any  # of the decoder, n * b rows
@@ -42,11 +39,9 @@ def encode_requests(
     sources = [request.encoded_source for request in requests]
     ended = [b"" if source is None else source + bytes([EOS]) for source in sources]
     src, src_len = pad_texts(ended, device)
-    states = []
-    for model in models:
-        memory = model.encode(src, src_len)
-        states.append(ModelState(memory, model.start(memory, beam)))
-    return tuple(states)
+    memories = [model.encode(src, src_len) for model in models]
+    starts = zip(models, memories, strict=True)
+    return tuple(ModelState(memory, model.start(memory, beam)) for model, memory in starts)
 
 
 def forward(
@@ -68,21 +63,12 @@ def forward(
         if b > 1 and not options.sample:
             first = torch.arange(n, device=inputs.parents.device)[:, None] * b
             state = model.reorder(state, (first + inputs.parents).view(-1))
-        read = inputs.bytes.view(-1, 1)
-        logits, state = model(read, memory, state)
+        logits, state = model(inputs.bytes.view(-1, 1), memory, state)
         log_ps.append(logits_to_log_p(logits.view(n, b, -1)))
         after.append(ModelState(memory, state))
-    return average_log_p(log_ps), tuple(after)
-
-
-def average_log_p(log_ps: Sequence[Tensor]) -> Tensor:
-    """Return the logarithm of the mean probability of several models, (n, b, 256).
-
-    log_ps: the log-probabilities of each, of the same shape.
-    """
     if len(log_ps) == 1:
-        return log_ps[0]
-    return torch.stack(tuple(log_ps)).logsumexp(dim=0) - math.log(len(log_ps))
+        return log_ps[0], tuple(after)
+    return torch.stack(log_ps).logsumexp(dim=0) - math.log(len(log_ps)), tuple(after)
 
 
 def pad_texts(texts: Sequence[bytes], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -92,9 +78,7 @@ def pad_texts(texts: Sequence[bytes], device: torch.device) -> tuple[Tensor, Ten
     """
     width = max(map(len, texts))
     data = bytearray(b"".join(text.ljust(width, bytes([PAD])) for text in texts))
-    rows = torch.zeros(0, dtype=torch.uint8)
-    if data:  # frombuffer refuses an empty one
-        rows = torch.frombuffer(data, dtype=torch.uint8)
+    rows = torch.frombuffer(data or bytearray(1), dtype=torch.uint8)[: len(data)]  # never empty
     lengths = torch.tensor([len(text) for text in texts], dtype=torch.int64)
     return rows.view(len(texts), width).to(device), lengths.to(device)
 

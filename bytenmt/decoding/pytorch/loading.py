@@ -23,27 +23,13 @@ from bytenmt.reporter import Reporter
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
-def load_torch(
-    stored: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter
-) -> EngineFunctions:
-    """Load models for plain PyTorch. stored: file and contents of each model."""
-    return _load(TorchEngine, stored, spec, reporter)
-
-
-def load_cuda_graph(
-    stored: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter
-) -> EngineFunctions:
-    """Load models for a CUDA graph. stored: file and contents of each model."""
-    return _load(CudaGraphEngine, stored, spec, reporter)
-
-
 def _load(
     engine: type[TorchEngine] | type[CudaGraphEngine],
     stored: Sequence[tuple[Path, StoredWeights]],
     spec: EngineSpec,
     reporter: Reporter,
 ) -> EngineFunctions:
-    """Load models on their device."""
+    """Load models on their device. stored: file and contents of each model."""
     if spec.threads is not None:
         torch.set_num_threads(spec.threads)
     device = torch.device(spec.device)
@@ -60,3 +46,7 @@ def _load(
 
     make_scorer = partial(TorchScorer, device=device)
     return engine_functions(stored, spec, build_model, make_engine, make_scorer)
+
+
+load_torch = partial(_load, TorchEngine)
+load_cuda_graph = partial(_load, CudaGraphEngine)

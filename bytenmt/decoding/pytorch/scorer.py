@@ -38,11 +38,7 @@ class TorchStream:
 
     @torch.no_grad()
     def read(self, data: bytes) -> TextScores:
-        """Return the natural log-probability and the rank of each of the next bytes of the text.
-
-        data: at least one byte; it continues the data of earlier calls, and each byte is scored
-        given all bytes before it.
-        """
+        """Return the scores of the next bytes of the text; see scorer.Stream."""
         truth, _ = pad_texts([data], self._device)
         read = torch.cat([torch.full_like(truth[:, :1], self._last), truth[:, :-1]], dim=1)
         each = []
