@@ -130,4 +130,4 @@ def compare_cold(filters: Sequence[Filter]) -> None:
 
 def describe(seconds: Sequence[float]) -> str:
     """Return the best and the median of measurements."""
-    return f"{min(seconds):.2f} s (median {statistics.median(seconds):.2f})"
+    return f"{min(seconds):.3f} s (median {statistics.median(seconds):.3f})"

@@ -30,12 +30,9 @@ def compile_once(function: object, signature: str, reporter: Reporter) -> None:
     dispatcher: Any = function
     if dispatcher.signatures:
         return
-    if is_stored(dispatcher):
-        dispatcher.compile(signature)
-        return
     folder = cache_folder(Path(inspect.getfile(dispatcher.py_func)))  # None: every process compiles
     with ExitStack() as stack:
-        if folder is not None:
+        if folder is not None and not is_stored(dispatcher):
             with suppress(OSError, NotImplementedError):  # nobody waits where no lock can be made
                 name = folder.name.partition("-")[0]
                 lock = FileLock(folder.parent / f".{name}.lock")
@@ -45,17 +42,16 @@ def compile_once(function: object, signature: str, reporter: Reporter) -> None:
                     reporter.say("bytenmt: waiting for another process, which compiles the kernels")
                     lock.acquire()
                 stack.callback(lock.release)
-        if is_stored(dispatcher):  # another process has compiled them
-            dispatcher.compile(signature)
-            return
-        reporter.say(
-            "bytenmt: compiling the decoder's kernels for this machine, once: up to a minute and a"
-            " half"
-        )
-        bar = stack.enter_context(reporter.bar(1.0, "", what="compiling"))
-        stack.enter_context(event.install_listener("numba:compile", _Progress(bar)))
+        is_new = not is_stored(dispatcher)  # otherwise perhaps another process has compiled it now
+        if is_new:
+            reporter.say(
+                "bytenmt: compiling the decoder's kernels for this machine, once: up to a minute"
+                " and a half"
+            )
+            bar = stack.enter_context(reporter.bar(1.0, "", what="compiling"))
+            stack.enter_context(event.install_listener("numba:compile", _Progress(bar)))
         dispatcher.compile(signature)
-    if not is_stored(dispatcher):
+    if is_new and not is_stored(dispatcher):
         reporter.say(
             f"bytenmt: the kernels cannot be stored in {folder or 'any folder'}, so every start"
             f" compiles them: set {CACHE_VARIABLE} to a writable folder"
