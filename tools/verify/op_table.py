@@ -20,9 +20,8 @@ from collections import Counter
 from pathlib import Path
 
 if __name__ == "__main__":
-    ROOT = Path(__file__).resolve().parents[2]
-    sys.path[0] = str(ROOT)
-    sys.path.append(str(ROOT / "tests/helpers"))
+    sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout
+    sys.path.append(f"{sys.path[0]}/tests/helpers")
 
 from bytenmt.decoding.cpu.library import VARIABLE, load_engine, usable_families
 from bytenmt.decoding.interface import SearchOptions
