@@ -149,7 +149,7 @@ def open_object(family: KernelFamily) -> Kernels:
     # The loader of the system would be killed by a file that has been cut short.
     if sha256(file.read_bytes()).hexdigest() != built["sha256"]:
         raise ValueError(f"{file} is not the file that was built")
-    library = ctypes.CDLL(str(file))
+    library: Any = ctypes.CDLL(str(file))  # its functions get other types
     functions = (library.bytenmt_run_engine, library.bytenmt_run_search)
     for function in functions:
         function.argtypes = [ctypes.c_void_p]
