@@ -92,23 +92,17 @@ def inlined(function: Function) -> Function:
 
 @cache
 def cache_folder(file: Path) -> Path | None:
-    """Return the folder on disk for the machine code of a Python file; None if no place can be
-    written.
+    """Return the folder for the machine code of a Python file; None if it cannot be written.
 
-    The places are $NUMBA_CACHE_DIR, else the package's own folder, and the user's cache folder. A
-    folder may be read-only if its machine code is there.
+    It is in $NUMBA_CACHE_DIR, or else in the package's own folder, and may be read-only if the
+    machine code is there.
     """
-    named = os.environ.get(CACHE_VARIABLE)
-    places = [Path(named) if named else PACKAGE / "__pycache__"]
-    with suppress(RuntimeError):  # no $HOME, and no entry of the user in the system's list
-        places.append(Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser())
-    with suppress(OSError):  # a source inside an archive
-        name = f"{file.stem}-{digest(file)}"
-        for place in (folder / "bytenmt" for folder in places):
-            with suppress(OSError):  # no permission
-                place.mkdir(parents=True, exist_ok=True)
-                if (place / name).is_dir() or os.access(place, os.W_OK):
-                    return place / name
+    place = Path(os.environ.get(CACHE_VARIABLE) or PACKAGE / "__pycache__") / "bytenmt"
+    with suppress(OSError):  # a source inside an archive, or no permission
+        folder = place / f"{file.stem}-{digest(file)}"
+        place.mkdir(parents=True, exist_ok=True)
+        if folder.is_dir() or os.access(place, os.W_OK):
+            return folder
     return None
 
 
@@ -119,43 +113,39 @@ def digest(file: Path) -> str:
     return sha256(contents.encode()).hexdigest()[:20]
 
 
-class Locator(_CacheLocator):
-    """Numba's interface by which its cache finds the folder of a function's machine code."""
+class _Locator(_CacheLocator):
+    """Tells Numba's cache that the machine code of a function is in the cache_folder of its file.
+
+    The stamp of the source is empty, since the folder's name contains the digest. The line tells a
+    function from others of the same name.
+    """
 
     def __init__(self, function: Callable[..., Any], folder: Path) -> None:
         self._function = function
         self._folder = folder
 
     def get_cache_path(self) -> str:
-        """Return the folder of the machine code."""
         return str(self._folder)
 
     def get_source_stamp(self) -> str:
-        """Return the version of the source file: always "", since the folder's name contains its
-        digest."""
-        return ""  # the folder's name stands for the sources
+        return ""
 
     def get_disambiguator(self) -> str:
-        """Return the function's line, which tells it from others of the same name in the file."""
         return str(self._function.__code__.co_firstlineno)
 
     @classmethod
-    def from_function(cls, function: Callable[..., Any], file: str) -> Locator | None:
-        """Return the locator of a function defined in `file`; None if its machine code cannot be
-        stored."""
+    def from_function(cls, function: Callable[..., Any], file: str) -> _Locator | None:
         folder = cache_folder(Path(file))
         return None if folder is None else cls(function, folder)
 
 
-class KernelCache(FunctionCache):
+class _KernelCache(FunctionCache):
     """Numba's disk cache of one function, which writes nothing to a full disk."""
 
     class _impl_class(CompileResultCacheImpl):  # Numba's name
-        _locator_classes = [Locator]  # noqa: RUF012
+        _locator_classes = [_Locator]  # noqa: RUF012
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Store the machine code `data` for arguments of the types `sig`, if the folder can be
-        written."""
         with suppress(OSError):  # a full disk, or a folder of others
             super().save_overload(sig, data)  # type: ignore[no-untyped-call]
 
@@ -170,6 +160,6 @@ def is_stored(dispatcher: Any) -> bool:
 
 def _cached(compiled: Any, function: Function) -> Function:
     if cache_folder(Path(inspect.getfile(function))) is not None:
-        new_cache: Any = KernelCache  # has no types
+        new_cache: Any = _KernelCache  # has no types
         compiled._cache = new_cache(function)
     return cast(Function, compiled)

@@ -26,7 +26,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])  # the checkout
 
-from bytenmt.decoding.cpu.library import FAMILIES, MANIFEST, OBJECTS, KernelFamily
+from bytenmt.decoding.cpu.library import MANIFEST, OBJECTS
 from bytenmt.kernel_sources import byte_digest, engine_files, syntax_digest
 
 TARGET = "x86_64-linux-gnu.2.17"  # Zig's name of the system, with the oldest glibc
@@ -34,6 +34,15 @@ TRIPLE = "x86_64-unknown-linux-gnu"  # LLVM's name of it
 # Functions of libc and libm that kernels may call, beside those that LLVM's own names stand for.
 SYSTEM_FUNCTIONS = {"exp", "expf", "log", "logf", "log1p", "log1pf", "pow", "sched_yield", "sqrt"}
 SYSTEM_FUNCTIONS |= {"sqrtf", "memcpy", "memmove", "memset"}
+# Each family's processor and features, by LLVM's names. LLVM would split vectors of 512 bits for
+# most processors that have them.
+AVX2_FEATURES = "+avx,+avx2,+bmi,+bmi2,+cx16,+f16c,+fma,+lzcnt,+movbe,+popcnt"
+AVX2_FEATURES += ",+sse3,+sse4.1,+sse4.2,+ssse3"
+AVX512_FEATURES = ",+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl,+avx512vnni"
+COMPILERS = {
+    "x86-64-avx512": ("x86-64-v4", AVX2_FEATURES + AVX512_FEATURES + ",-prefer-256-bit"),
+    "x86-64-avx2": ("x86-64-v3", AVX2_FEATURES + ",-prefer-256-bit"),
+}
 DIGEST_DIGITS = 16  # in the names of files
 # Compiled functions have pickled exceptions for Python. Here nobody reads them: only whether there
 # was an exception is returned.
@@ -50,14 +59,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.emit:
         name, file = options.emit
-        Path(file).write_bytes(emit_object(find_family(name)))
+        Path(file).write_bytes(emit_object(name))
         return
     build_objects(options.output)
-
-
-def find_family(name: str) -> KernelFamily:
-    """Return a family by its name."""
-    return next(family for family in FAMILIES if family.name == name)
 
 
 def build_objects(folder: Path) -> None:
@@ -71,14 +75,14 @@ def build_objects(folder: Path) -> None:
     objects = {}
     folder.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor() as pool:
-        built = list(pool.map(build_object, FAMILIES))
-    for family, linked in zip(FAMILIES, built, strict=True):
-        whole = f"{syntax} {versions} {family.llvm_cpu} {family.llvm_features}"
+        built = list(pool.map(build_object, COMPILERS))
+    for family, linked in zip(COMPILERS, built, strict=True):
+        whole = f"{syntax} {versions} {COMPILERS[family]}"
         digest = sha256(whole.encode()).hexdigest()[:DIGEST_DIGITS]
-        file = folder / f"{family.name}-{digest}.so"
+        file = folder / f"{family}-{digest}.so"
         file.write_bytes(linked)
         file.chmod(0o644)
-        objects[family.name] = {"file": file.name, "sha256": sha256(linked).hexdigest()}
+        objects[family] = {"file": file.name, "sha256": sha256(linked).hexdigest()}
         print(f"{file.name}: {len(linked)} bytes")
     manifest = {**versions, "syntax": syntax, "bytes": byte_digest(files), "objects": objects}
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
@@ -86,39 +90,32 @@ def build_objects(folder: Path) -> None:
         old.unlink()
 
 
-def build_object(family: KernelFamily) -> bytes:
+def build_object(family: str) -> bytes:
     """Return the object of a family."""
     with tempfile.TemporaryDirectory() as name:
         return link_object(compile_apart(family, Path(name)), Path(name))
 
 
-def compile_apart(family: KernelFamily, folder: Path) -> Path:
+def compile_apart(family: str, folder: Path) -> Path:
     """Compile the kernels for a family in a process of its own; return the file of the object.
 
     Names and their order depend on the hashes of strings, and on what was compiled before.
     """
     file = folder / "kernels.o"
+    cpu, features = COMPILERS[family]
     environment = {
         **os.environ,
         "PYTHONHASHSEED": "0",
-        "NUMBA_CPU_NAME": family.llvm_cpu,
-        "NUMBA_CPU_FEATURES": ",".join(feature_list(family)),
+        "NUMBA_CPU_NAME": cpu,
+        "NUMBA_CPU_FEATURES": features,
         "NUMBA_CACHE_DIR": str(folder),
     }
-    command = [sys.executable, __file__, "--emit", family.name, str(file)]
+    command = [sys.executable, __file__, "--emit", family, str(file)]
     subprocess.run(command, env=environment, check=True)
     return file
 
 
-def feature_list(family: KernelFamily) -> list[str]:
-    """Return LLVM's list of the features of a family.
-
-    LLVM would split vectors of 512 bits for most processors that have them.
-    """
-    return [*(f"+{name}" for name in family.llvm_features), "-prefer-256-bit"]
-
-
-def emit_object(family: KernelFamily) -> bytes:
+def emit_object(family: str) -> bytes:
     """Compile the kernels with Numba and return them as an object file, not yet linked."""
     from llvmlite import binding
 
@@ -142,9 +139,9 @@ def emit_object(family: KernelFamily) -> bytes:
     for value in [*whole.functions, *whole.global_variables]:
         if not value.is_declaration and value.name not in exported:
             value.linkage = "internal"
-    features = ",".join(feature_list(family))
+    cpu, features = COMPILERS[family]
     machine = binding.Target.from_triple(TRIPLE).create_target_machine(
-        cpu=family.llvm_cpu, features=features, opt=3, reloc="pic", codemodel="small"
+        cpu=cpu, features=features, opt=3, reloc="pic", codemodel="small"
     )
     passes = binding.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()

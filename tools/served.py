@@ -9,12 +9,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
 TIMEOUT_SECONDS = 120.0  # timeout of a response; kernels may have to be compiled first
+POLL_SECONDS = 0.05  # between looks at the log of a server that starts
 
 
 class ServerProcess:
@@ -72,15 +73,20 @@ class ServerProcess:
 
 @contextmanager
 def run_server(
-    folder: Path, *arguments: object, program: str = "", checkout: Path | None = None
+    folder: Path,
+    *arguments: object,
+    program: str = "",
+    checkout: Path | None = None,
+    python: str = sys.executable,
 ) -> Iterator[ServerProcess]:
     """Run a server inside a `with` block.
 
     folder: where its log is written. arguments: of `bytenmt serve`. program: Python source to run
     instead of that command; it gets the same arguments. checkout: another one, whose program is
-    run.
+    run. python: the interpreter. Raises RuntimeError if the server has not started in
+    TIMEOUT_SECONDS.
     """
-    command = [sys.executable, *(["-c", program] if program else ["-m", "bytenmt", "serve"])]
+    command = [python, *(["-c", program] if program else ["-m", "bytenmt", "serve"])]
     log = folder / "serve.log"
     with open(log, "wb") as written:
         process = subprocess.Popen(
@@ -88,13 +94,16 @@ def run_server(
         )
     server = ServerProcess(process, log, "")
     try:
-        while not (found := re.search(r"http://[\d.]+:\d+/", "\n".join(server.log_lines()))):
-            try:
-                process.wait(0.05)
-            except subprocess.TimeoutExpired:
-                continue
+        for _ in range(round(TIMEOUT_SECONDS / POLL_SECONDS)):
+            found = re.search(r"http://[\d.]+:\d+/", "\n".join(server.log_lines()))
+            if found:
+                server.url = found[0]
+                break
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(POLL_SECONDS)
+                break
+        if not server.url:
             raise RuntimeError(f"the server has not started: {server.log_lines()}")
-        server.url = found[0]
         yield server
     finally:
         process.kill()

@@ -35,16 +35,22 @@ def doubled(x: int) -> int:
 
 
 def compile_doubled(reporter: Any = SILENT, seconds: float = 0) -> None:
-    """Compile it as a process does that has not called it yet."""
+    """Compile it as a process does that has not called it yet; it takes that much longer."""
     function: Any = jit.njit(doubled)
-    compile_once(function, lambda: (time.sleep(seconds), function(21)), reporter)
+    compile_now = function.compile
+
+    def compile_slowly(signature: str) -> None:
+        time.sleep(seconds)
+        compile_now(signature)
+
+    function.compile = compile_slowly
+    compile_once(function, "(int64,)", reporter)
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Another folder for machine code."""
-    for name in (jit.CACHE_VARIABLE, "XDG_CACHE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / "named"))
+    monkeypatch.setenv(jit.CACHE_VARIABLE, str(tmp_path / "named"))
     jit.cache_folder.cache_clear()
     yield tmp_path / "named"
     jit.cache_folder.cache_clear()

@@ -1,7 +1,6 @@
 """The cache of compiled code: kept between runs, made anew for other sources, never required."""
 
 import os
-import pwd
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,9 +33,8 @@ def was_kept(function: Callable[..., Any] = scaled) -> bool:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Another place for machine code, and no folder of the user's."""
+    """Another place for machine code."""
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "named"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     cache_folder.cache_clear()
     yield tmp_path / "named" / "bytenmt"
     cache_folder.cache_clear()
@@ -65,24 +63,20 @@ def test_where_nothing_can_be_stored_each_run_compiles(
     else:
         (tmp_path / "file").touch()
         monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "file"))
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
         assert cache_folder(Path(__file__)) is None
     assert [was_kept(), was_kept()] == [False, False]
 
 
-def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
-    """The named folder, else the package's own; then the user's.
+def test_places(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+    """The named folder, else the package's own.
 
     One that cannot be written to is read where the machine code is there.
     """
     folder = cache_folder(ENTRY)
     assert folder is not None and folder.parent == place
     cache_folder.cache_clear()
-    monkeypatch.setattr(
-        os, "access", lambda path, mode: tmp_path / "named" not in Path(path).parents
-    )
-    elsewhere = cache_folder(ENTRY)
-    assert elsewhere == tmp_path / "cache" / "bytenmt" / folder.name
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert cache_folder(ENTRY) is None
     folder.mkdir()
     cache_folder.cache_clear()
     assert cache_folder(ENTRY) == folder
@@ -91,19 +85,6 @@ def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Path) ->
     cache_folder.cache_clear()
     found = cache_folder(ENTRY)
     assert found is not None and found.parent == PACKAGE / "__pycache__" / "bytenmt"
-
-
-def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container runs as a number that no list of users has: every start compiles, and says so."""
-    for name in ("HOME", "XDG_CACHE_HOME", CACHE_VARIABLE):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(pwd, "getpwuid", lambda number: {}[number])
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    cache_folder.cache_clear()
-    with pytest.raises(RuntimeError):
-        Path.home()
-    assert cache_folder(Path(__file__)) is None
-    cache_folder.cache_clear()
 
 
 def test_every_source_has_a_folder_of_its_own(

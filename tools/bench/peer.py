@@ -81,8 +81,11 @@ class Peer:
         return took
 
 
-def write_model(shape: Shape, folder: Path) -> None:
-    """Write a Transformer with random weights to a folder."""
+def write_model(shape: Shape, folder: Path, quantization: str | None = None) -> None:
+    """Write a Transformer with random weights to a folder.
+
+    quantization: the type of the matrices in the file, by CTranslate2's name (default: float32).
+    """
     spec = import_package("ctranslate2", "bench").specs.TransformerSpec.from_config(
         (shape.encoder_layers, shape.decoder_layers), shape.n_heads
     )
@@ -120,6 +123,8 @@ def write_model(shape: Shape, folder: Path) -> None:
     spec.register_source_vocabulary(tokens)
     spec.register_target_vocabulary(tokens)
     spec.validate()
+    if quantization is not None:
+        spec.optimize(quantization=quantization)
     spec.save(str(folder))
 
 

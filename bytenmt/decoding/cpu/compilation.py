@@ -8,44 +8,31 @@ compiles, under a lock, and others wait for it and load the result.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
-from numba import types
 from numba.core import event
 
 from bytenmt.jit import CACHE_VARIABLE, cache_folder, is_stored
-from bytenmt.reporter import SILENT, Bar, Reporter
+from bytenmt.reporter import Bar, Reporter
 
 N_FUNCTIONS = 160  # approximate number of functions that are compiled
 
 
-def compile_entry(function: Callable[[int], object], reporter: Reporter = SILENT) -> None:
-    """Load the machine code of run_engine or run_search from disk, or compile it and store it
-    there.
+def compile_once(function: object, signature: str, reporter: Reporter) -> None:
+    """Load the machine code of a function of jit.njit from disk, or compile it and store it there.
 
-    A second call does nothing. reporter: gets a message and the progress of a compilation.
+    A second call does nothing. While a function is compiled, a progress bar is shown, and other
+    processes wait for a lock. signature: the types of its arguments, as Numba writes them.
     """
     dispatcher: Any = function
-    if not dispatcher.signatures:
-        compile_once(dispatcher, lambda: dispatcher.compile((types.int64,)), reporter)
-
-
-def compile_once(dispatcher: Any, call: Callable[[], object], reporter: Reporter) -> None:
-    """Call a function that calls a dispatcher of jit.njit, which may compile for long.
-
-    If its machine code is not stored on disk, a progress bar is shown meanwhile, and other
-    processes wait for a lock until one has compiled it.
-    """
-    if is_stored(dispatcher):
-        call()
+    if dispatcher.signatures:
         return
     folder = cache_folder(Path(inspect.getfile(dispatcher.py_func)))  # None: every process compiles
     with ExitStack() as stack:
-        if folder is not None:
+        if folder is not None and not is_stored(dispatcher):
             with suppress(OSError, NotImplementedError):  # nobody waits where no lock can be made
                 name = folder.name.partition("-")[0]
                 lock = FileLock(folder.parent / f".{name}.lock")
@@ -55,17 +42,16 @@ def compile_once(dispatcher: Any, call: Callable[[], object], reporter: Reporter
                     reporter.say("bytenmt: waiting for another process, which compiles the kernels")
                     lock.acquire()
                 stack.callback(lock.release)
-        if is_stored(dispatcher):  # another process has compiled them
-            call()
-            return
-        reporter.say(
-            "bytenmt: compiling the decoder's kernels for this machine, once: up to a minute and a"
-            " half"
-        )
-        bar = stack.enter_context(reporter.bar(1.0, "", what="compiling"))
-        stack.enter_context(event.install_listener("numba:compile", _Progress(bar)))
-        call()
-    if not is_stored(dispatcher):
+        is_new = not is_stored(dispatcher)  # otherwise perhaps another process has compiled it now
+        if is_new:
+            reporter.say(
+                "bytenmt: compiling the decoder's kernels for this machine, once: up to a minute"
+                " and a half"
+            )
+            bar = stack.enter_context(reporter.bar(1.0, "", what="compiling"))
+            stack.enter_context(event.install_listener("numba:compile", _Progress(bar)))
+        dispatcher.compile(signature)
+    if is_new and not is_stored(dispatcher):
         reporter.say(
             f"bytenmt: the kernels cannot be stored in {folder or 'any folder'}, so every start"
             f" compiles them: set {CACHE_VARIABLE} to a writable folder"

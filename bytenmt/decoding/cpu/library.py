@@ -33,11 +33,10 @@ CPU_INFO = Path("/proc/cpuinfo")
 
 
 class KernelFamily(NamedTuple):
-    """Processors that execute the same machine code."""
+    """Processors that execute the same machine code; see COMPILERS of tools/build_kernels.py."""
 
     name: str
-    llvm_cpu: str  # LLVM's name of the processor that it is compiled for
-    llvm_features: tuple[str, ...]  # LLVM's names of the features that a processor needs
+    cpu_flags: frozenset[str]  # Linux's names of the features that a processor needs
     has_int8_products: bool  # whether it multiplies bytes: see microkernels.NATIVE_INT8
 
     @property
@@ -45,17 +44,13 @@ class KernelFamily(NamedTuple):
         """Linux's names of the features that a processor needs."""
         return frozenset(LINUX_NAMES.get(name, name) for name in self.llvm_features)
 
-
-# By LLVM's names, where they differ.
-LINUX_NAMES = {"bmi": "bmi1", "lzcnt": "abm", "sse3": "pni", "avx512vnni": "avx512_vnni"}
-LINUX_NAMES |= {"sse4.1": "sse4_1", "sse4.2": "sse4_2"}
-_AVX2 = ("avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt")
-_AVX2 += ("sse3", "sse4.1", "sse4.2", "ssse3")
-_AVX512 = ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512vnni")
+_AVX2 = {"abm", "avx", "avx2", "bmi1", "bmi2", "cx16", "f16c", "fma", "movbe", "popcnt"}
+_AVX2 |= {"sse4_1", "sse4_2"}
+_AVX512 = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512_vnni"}
 # The best family first.
 FAMILIES = (
-    KernelFamily("x86-64-avx512", "x86-64-v4", _AVX2 + _AVX512, has_int8_products=True),
-    KernelFamily("x86-64-avx2", "x86-64-v3", _AVX2, has_int8_products=False),
+    KernelFamily("x86-64-avx512", frozenset(_AVX2 | _AVX512), has_int8_products=True),
+    KernelFamily("x86-64-avx2", frozenset(_AVX2), has_int8_products=False),
 )
 
 
@@ -75,21 +70,23 @@ def load_engine(reporter: Reporter = SILENT) -> Kernels:
     is no machine code, and no Numba.
     """
     kernels = choose_kernels()
-    if kernels.family == JIT:
-        from bytenmt.decoding.cpu.compilation import compile_entry
-
-        compile_entry(kernels.run_engine, reporter)
+    _prepare(kernels.run_engine, reporter)
     return kernels
 
 
 def load_search(reporter: Reporter = SILENT) -> Kernels:
     """Do as load_engine, but with run_search ready to be called."""
     kernels = choose_kernels()
-    if kernels.family == JIT:
-        from bytenmt.decoding.cpu.compilation import compile_entry
-
-        compile_entry(kernels.run_search, reporter)
+    _prepare(kernels.run_search, reporter)
     return kernels
+
+
+def _prepare(function: Callable[[int], object], reporter: Reporter) -> None:
+    """Compile a function of the chosen kernels if they are those of Numba."""
+    if choose_kernels().family == JIT:
+        from bytenmt.decoding.cpu.compilation import compile_once
+
+        compile_once(function, "(int64,)", reporter)
 
 
 def search_step(search: SearchState, params: SearchParams) -> None:
@@ -156,22 +153,12 @@ def open_object(family: KernelFamily) -> Kernels:
     # The loader of the system would be killed by a file that has been cut short.
     if sha256(file.read_bytes()).hexdigest() != built["sha256"]:
         raise ValueError(f"{file} is not the file that was built")
-    library = ctypes.CDLL(str(file))
-    return Kernels(
-        family.name,
-        family.has_int8_products,
-        _prepare(library.bytenmt_run_engine),
-        _prepare(library.bytenmt_run_search),
-    )
-
-
-def _prepare(function: Any) -> Callable[[int], object]:
-    """Return a function of an object, which takes an address and returns a status."""
-    function.argtypes = [ctypes.c_void_p]
-    function.restype = ctypes.c_int
-    function.errcheck = _check_status
-    called: Callable[[int], object] = function
-    return called
+    library: Any = ctypes.CDLL(str(file))  # its functions get other types
+    functions = (library.bytenmt_run_engine, library.bytenmt_run_search)
+    for function in functions:
+        function.argtypes = [ctypes.c_void_p]
+        function.errcheck = _check_status
+    return Kernels(family.name, family.has_int8_products, *functions)
 
 
 def _check_status(status: int, *_: object) -> None:
