@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -195,7 +195,7 @@ class Writer:
         packed = self.weights.matrix(values)
         if (packed.n_output, packed.n_input) != (d.width, a.width) or d.column % PANEL:
             raise ValueError(f"{values.name} is {packed.n_output} x {packed.n_input}, d {d}, a {a}")
-        numbers = {"w": packed.place, "s": packed.scales, "m": packed.n_input}
+        numbers: dict[str, Any] = {"w": packed.place, "s": packed.scales, "m": packed.n_input}
         if add:
             numbers["k"] = LinearBase.OWN
         elif bias is not None:
