@@ -205,4 +205,4 @@ def aligned_zeros(n_floats: int) -> npt.NDArray[np.float32]:
 
 def padded(width: int) -> int:
     """Round a number of floats up to a multiple of PANEL, the outputs of a panel of weights."""
-    return -(-width // PANEL) * PANEL
+    return (width + PANEL - 1) & -PANEL

@@ -15,7 +15,7 @@ from cpu_engines import from_python
 
 from bytenmt.checkpoints.quantize import quantise
 from bytenmt.decoding.cpu.kernels import columns, elementwise, gemm, microkernels, panels, simd
-from bytenmt.decoding.cpu.kernels.attention import Window, attend_dot
+from bytenmt.decoding.cpu.kernels.attention import attend_dot
 from bytenmt.decoding.cpu.kernels.barrier import barrier
 from bytenmt.decoding.cpu.kernels.decoder_memory import store_column
 from bytenmt.decoding.cpu.kernels.gemm import linear_panels
@@ -23,6 +23,7 @@ from bytenmt.decoding.cpu.kernels.panels import INT8, ZERO_BYTE, pack, scratch_b
 from bytenmt.decoding.cpu.records import KEYS, N_COUNTERS, VALUES, ModelBuffers, ThreadContext
 from bytenmt.decoding.cpu.session import memory_column_floats, round_up_to_lines
 from bytenmt.kernel_constants import PANEL, PRECISIONS
+from bytenmt.program.instructions import Field
 
 pytestmark = pytest.mark.slow  # the kernels are compiled with wrappers that Python can call
 f32 = np.float32
@@ -291,9 +292,9 @@ class Memory:
         """The context and the weights."""
         d, crew = np.full(self.width, f32(9)), ThreadContext(0, 1, 0, self.scratch.ctypes.data)
         to, address = d.ctypes.data, query.ctypes.data
-        compiled(attend_dot)(
-            self.model, crew, place, to, self.width, address, 0, 1, root, Window(0, 0, 0)
-        )
+        code = np.zeros(len(Field), np.int64)
+        code[[Field.N, Field.M, Field.V, Field.K]] = self.width, 0, 1, root
+        compiled(attend_dot)(code, self.model, crew, place, to, address, 0)
         return d, self.scratch[: self.model.columns[place]].copy()
 
 

@@ -196,13 +196,13 @@ def _python_run() -> Callable[..., None]:
     return as_python(run, STAND_INS)
 
 
-def _run_in_numpy(*arguments: Any) -> None:
+def _run_in_numpy(call: Any) -> None:
     with np.errstate(all="ignore"):  # compiled code does not warn either
-        _python_run()(*arguments)
+        _python_run()(call)
 
 
 @contextmanager
 def numpy_kernels() -> Iterator[None]:
     """Run the CPU engine and its scorers in Python with NumPy kernels, on one thread."""
-    with mock.patch.object(ModelSession, "_run", lambda _, call: _run_in_numpy(*call)):
+    with mock.patch.object(ModelSession, "_run", lambda _, call: _run_in_numpy(call)):
         yield

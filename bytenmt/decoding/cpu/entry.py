@@ -15,11 +15,12 @@ from numba import types
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
-from bytenmt.decoding.cpu.call_table import Field, fields, n_slots
+from bytenmt.decoding.cpu.call_table import n_slots
 from bytenmt.decoding.cpu.interpreter import run
 from bytenmt.decoding.cpu.kernels.simd import INT64, Builder, Value, const_int, pointer
 from bytenmt.decoding.cpu.records import Address, EngineCall, SearchCall
 from bytenmt.decoding.search.beam_search import choose_bytes
+from bytenmt.decoding.search.record_fields import Field, fields
 from bytenmt.jit import njit_borrowing
 
 SLOT_BYTES = 8
@@ -27,10 +28,10 @@ SLOT_BYTES = 8
 
 def numba_type(field: Field) -> Any:
     """Return Numba's type of a field of a record."""
-    if field.is_record():
+    if field.is_record:
         return record_type(field.kind)
-    if field.n_axes > 0:
-        return types.Array(numba.from_dtype(field.kind), field.n_axes, "C")
+    if field.shape:
+        return types.Array(numba.from_dtype(field.kind), len(field.shape), "C")
     return {int: types.int64, bool: types.boolean, float: types.float64}[field.kind]
 
 
@@ -57,19 +58,16 @@ def _emit_record(context: Any, b: Builder, table: Value, record_class: type) -> 
     """Emit code that makes a record of the table at the address `table`; return the record."""
     values = []
     for field in fields(record_class):
-        if field.is_record():
-            values.append(_emit_record(context, b, table, field.kind))
-            n = n_slots(field.kind)
-        else:
-            n = 1 + field.n_axes
-            values.append(_emit_field(context, b, table, field))
-        table = b.add(table, const_int(SLOT_BYTES * n))
+        values.append(_emit_field(context, b, table, field))
+        table = b.add(table, const_int(SLOT_BYTES * n_slots(field)))
     return context.make_tuple(b, record_type(record_class), values)
 
 
 def _emit_field(context: Any, b: Builder, table: Value, field: Field) -> Value:
-    """Emit code that reads an array or a number from its slots at the address `table`."""
-    slots = [b.load(pointer(b, table, INT64, const_int(i))) for i in range(1 + field.n_axes)]
+    """Emit code that reads a field from its slots at the address `table`."""
+    if field.is_record:
+        return _emit_record(context, b, table, field.kind)
+    slots = [b.load(pointer(b, table, INT64, const_int(i))) for i in range(n_slots(field))]
     if field.kind is float:
         return b.bitcast(slots[0], ir.DoubleType())
     if field.kind is bool:
@@ -100,19 +98,8 @@ _read_search_call = record_reader(SearchCall)
 
 @njit_borrowing
 def run_engine(table: Address) -> None:
-    """Call interpreter.run with the fields of the EngineCall at an address."""
-    call = _read_engine_call(table)
-    run(
-        call.program,
-        call.logits,
-        call.model,
-        call.rows,
-        call.search,
-        call.params,
-        call.which,
-        call.n_steps,
-        call.ctx,
-    )
+    """Call interpreter.run with the EngineCall at an address."""
+    run(_read_engine_call(table))
 
 
 @njit_borrowing

@@ -36,7 +36,7 @@ from bytenmt.decoding.cpu.kernels.instructions import (
 )
 from bytenmt.decoding.cpu.operations import execute_row_op, execute_source_op, execute_step_op
 from bytenmt.decoding.cpu.pass_rows import begin_pass, n_columns_of, read_source_bytes
-from bytenmt.decoding.cpu.records import Address, ModelBuffers, Rows, ThreadContext
+from bytenmt.decoding.cpu.records import Address, EngineCall, ModelBuffers, Rows, ThreadContext
 from bytenmt.decoding.cpu.scoring import record_attention, score_forced_bytes, write_log_p
 from bytenmt.decoding.search.beam_search import choose_bytes
 from bytenmt.decoding.search.state import ForcedText, Ints, SearchParams, SearchState
@@ -46,35 +46,24 @@ from bytenmt.program.instructions import LinearBase, Op, RowKind
 
 
 @compiled
-def run(
-    program: Ints,
-    logits: Ints,
-    model: ModelBuffers,
-    rows: Rows,
-    search: SearchState,
-    params: SearchParams,
-    which: int,
-    n_steps: int,
-    ctx: ThreadContext,
-) -> None:
-    """Execute n_steps decode steps of one model for all running sentences, or fewer if all of them
-    end.
+def run(call: EngineCall) -> None:
+    """Execute the decode steps of a call, or fewer if all sentences end, or its encoder.
 
     A step executes the program, stores the logits in `search` and, for the last model of an
-    ensemble, chooses the next bytes (or scores those of fixed texts). All threads of ctx must call
-    it at once.
-
-    which: the model's number in the ensemble, from 0. n_steps = 0: the program is an encoder's, and
-    is executed once over the rows as they are.
-    logits (3,): start, stride and column of the register that holds the logits after a step.
+    ensemble, chooses the next bytes (or scores those of fixed texts). All threads of call.ctx must
+    call it at once.
     """
-    if n_steps == 0:
+    model = call.model
+    rows = call.rows
+    search = call.search
+    ctx = call.ctx
+    if call.n_steps == 0:
         if ctx.thread == 0:
             read_source_bytes(rows)
         if not barrier(ctx.barrier, ctx.n_threads):
             return
-        execute(program, model, rows, search, ctx, len(rows.ids), len(rows.first) - 1)
-    for _ in range(n_steps):
+        execute(call, len(rows.ids), len(rows.first) - 1)
+    for _ in range(call.n_steps):
         if ctx.thread == 0:
             begin_pass(model, rows, search)
         if not barrier(ctx.barrier, ctx.n_threads):
@@ -85,19 +74,18 @@ def run(
         n_columns = 1
         if len(model.states) > 0:
             n_columns = n_columns_of(search, search.row_slot[0])
-        execute(program, model, rows, search, ctx, n_rows, n_columns)
+        execute(call, n_rows, n_columns)
         if ctx.thread == 0:
-            store_logits(logits, rows, search, which)
-            if which == len(search.logits) - 1:
-                choose_or_score(search, params)
+            store_logits(call.logits, rows, search, call.which)
+            if call.which == len(search.logits) - 1:
+                choose_or_score(search, call.params)
         if not barrier(ctx.barrier, ctx.n_threads):
             return
 
 
 @compiled
 def store_logits(logits: Ints, rows: Rows, search: SearchState, which: int) -> None:
-    """Copy the logits of all rows of a pass from their register to search.logits[which]; see
-    `run`."""
+    """Copy the logits of all rows of a pass from their register to search.logits[which]."""
     first = register_address(rows, logits[0], logits[2])
     for row in range(search.n_rows[0]):
         target = search.logits[which, row]
@@ -116,27 +104,21 @@ def choose_or_score(search: SearchState, params: SearchParams) -> None:
 
 
 @compiled
-def execute(
-    program: Ints,
-    model: ModelBuffers,
-    rows: Rows,
-    search: SearchState,
-    ctx: ThreadContext,
-    n_all: int,
-    n_columns: int,
-) -> None:
-    """Execute a program, (instructions, len(Field)), over the first n_all rows; all threads of ctx
-    call it.
+def execute(call: EngineCall, n_all: int, n_columns: int) -> None:
+    """Execute a program over the first n_all rows; all threads of call.ctx call it.
 
     n_columns: rows of each text; in an encoder, of the longest. A serial part of the program, whose
     rows depend on each other, is executed for the first row of all texts, then for the second, and
     so on.
     """
+    program = call.program
+    rows = call.rows
+    ctx = call.ctx
     # Records are passed to inlined functions number by number: pass a few arrays, not the whole
     # search.
-    step = search.step
-    parent = search.parent
-    forced = search.forced
+    step = call.search.step
+    parent = call.search.parent
+    forced = call.search.forced
     layer = 0  # attention instructions before this one
     part = 0  # the instruction at which a serial part begins
     part_layer = 0  # the attention instructions before it
@@ -145,7 +127,7 @@ def execute(
     while pc < len(program):
         code = program[pc]
         selection = select_rows(code[ROWS], rows, n_all, n_columns, column)
-        execute_instruction(code, model, rows, step, parent, forced, ctx, selection, layer)
+        execute_instruction(code, call.model, rows, step, parent, forced, ctx, selection, layer)
         if not barrier(ctx.barrier, ctx.n_threads):
             return
         layer += Op.ATTEND_DOT <= code[OP] <= Op.ATTEND_LOCATION
@@ -212,9 +194,8 @@ def execute_instruction(  # noqa: C901 (the dispatch by opcode)
     if op < Op.RING:
         for i in range(first, last):
             row = origin + selection.every * i
-            execute_row_op(
-                code, model.weights, rows, row, d + i * d_bytes, a + i * a_bytes, b + i * b_bytes
-            )
+            d_row = d + i * d_bytes
+            execute_row_op(code, model, rows, row, d_row, a + i * a_bytes, b + i * b_bytes)
     elif op < Op.WINDOW:
         is_recorded = forced.attention.shape[2] > 0
         for i in range(first, last):

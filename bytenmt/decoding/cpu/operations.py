@@ -11,7 +11,6 @@ import numpy as np
 
 from bytenmt.compiled_hashes import fold_case, hash_ngram, mix
 from bytenmt.decoding.cpu.kernels.attention import (
-    Window,
     attend_additive,
     attend_dot,
     attend_location,
@@ -42,8 +41,6 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     K,
     M,
     N,
-    S,
-    T,
     V,
     W,
     copy,
@@ -64,38 +61,25 @@ ROW_BITS_MASK = FOLD_CASE - 1  # of the bits of a row number in the operand of O
 
 
 @inlined
-def execute_row_op(
-    code: Ints, weights: Address, rows: Rows, row: int, d: Address, a: Address, b: Address
+def execute_row_op(  # noqa: C901 (the dispatch by opcode)
+    code: Ints, model: ModelBuffers, rows: Rows, row: int, d: Address, a: Address, b: Address
 ) -> None:
     """Execute an instruction before Op.RING, which depends on neither sentences nor states, for one
     row.
 
-    weights: of the model. d, a, b: the row's destination and sources.
+    d, a, b: the row's destination and sources.
     """
     op = code[OP]
     n = code[N]
-    w = weights + code[W]
+    w = model.weights + code[W]
+    v = model.weights + code[V]
     if op == Op.EMBED:
         copy(d, w + 4 * n * np.int64(rows.ids[row]), n)
     elif op == Op.POSITION:
         add(d, d, w + 4 * n * min(rows.position[row], code[M] - 1), n)
     elif op == Op.NGRAMS:
         add_ngrams(d, w, rows.word[row, 0], rows.word[row, 1], n, code[M], code[K])
-    elif op < Op.GRU_RESET:
-        execute_elementwise_op(op, d, a, b, w, weights + code[V], n)
-    else:
-        execute_cell_op(op, d, a, b, n, code[K])
-
-
-@inlined
-def execute_elementwise_op(
-    op: int, d: Address, a: Address, b: Address, w: Address, v: Address, n: int
-) -> None:
-    """Execute an instruction from Op.ADD_VECTOR to MAXOUT for one row.
-
-    d, a, b: the row's destination and sources. w, v: weights. n: see Op.
-    """
-    if op == Op.ADD_VECTOR:
+    elif op == Op.ADD_VECTOR:
         add(d, d, v, n)
     elif op == Op.NORM:
         layer_norm(d, a, w, v, n, EPSILON)
@@ -111,18 +95,10 @@ def execute_elementwise_op(
         mean(d, a, b, n)
     elif op == Op.MAXOUT:
         maxout(d, a, n)
-
-
-@inlined
-def execute_cell_op(op: int, d: Address, a: Address, b: Address, n: int, k: int) -> None:
-    """Execute an instruction of a recurrent cell, Op.GRU_RESET to MULTIPLICATIVE, for one row.
-
-    d, a, b: the row's destination and sources. n, k: see Op.
-    """
-    if op == Op.GRU_RESET:
+    elif op == Op.GRU_RESET:
         gru_reset(d, a, b, n)
     elif op == Op.GRU_STEP:
-        gru_update(d, a, b, n, k)
+        gru_update(d, a, b, n, code[K])
     elif op == Op.LSTM_STEP:
         lstm_step(d, b, a, n)
     elif op == Op.MULTIPLICATIVE:
@@ -157,7 +133,7 @@ def add_ngrams(
 
 
 @inlined
-def execute_step_op(
+def execute_step_op(  # noqa: C901 (the dispatch by opcode)
     code: Ints,
     model: ModelBuffers,
     rows: Rows,
@@ -171,15 +147,14 @@ def execute_step_op(
 ) -> None:
     """Execute an instruction that only decoder steps have, Op.RING to PREDICT_CENTRE, for one row.
 
-    step (p,), parent (p, beams): of the search, see SearchState. d, a, b: the row's destination and
-    sources.
+    step, parent: of the search, see SearchState. d, a, b: the row's destination and sources.
     """
     op = code[OP]
     n = code[N]
     k = code[K]
     slot = rows.owner[row]
-    beam = rows.beam[row]
     position = rows.position[row]
+    beam = rows.beam[row]
     n_beams = parent.shape[1]
     bank = position & 1
     if op == Op.RING:
@@ -195,40 +170,16 @@ def execute_step_op(
             copy(d, item_column(model, slot, k, position), n)
     elif op == Op.FIXED:
         copy(d, fixed_address(model, slot, k), n)
-    else:
-        execute_attention_op(code, model, ctx, slot, position, d, a, b)
-
-
-@inlined
-def execute_attention_op(
-    code: Ints,
-    model: ModelBuffers,
-    ctx: ThreadContext,
-    slot: int,
-    position: int,
-    d: Address,
-    a: Address,
-    b: Address,
-) -> None:
-    """Execute an instruction from Op.ATTEND_DOT to PREDICT_CENTRE for one row.
-
-    slot, position: of the row. d, a, b: its destination and sources.
-    """
-    op = code[OP]
-    n = code[N]
-    m = code[M]
-    k = code[K]
-    v = code[V]
-    if op == Op.ATTEND_DOT:
-        attend_dot(model, ctx, slot, d, n, a, m, v, k, Window(b, code[S], code[T]))
+    elif op == Op.ATTEND_DOT:
+        attend_dot(code, model, ctx, slot, d, a, b)
     elif op == Op.ATTEND_ADDITIVE:
-        attend_additive(model, ctx, slot, d, n, a, code[W], m, v, Window(b, code[S], code[T]))
+        attend_additive(code, model, ctx, slot, d, a, b)
     elif op == Op.ATTEND_LOCATION:
-        attend_location(model, ctx, slot, d, n, a, m, v, k, Window(b, code[S], code[T]))
+        attend_location(code, model, ctx, slot, d, a, b)
     elif op == Op.CENTRE:
-        write_centre(model, slot, position, m, d)
+        write_centre(code, model, slot, position, d)
     elif op == Op.PREDICT_CENTRE:
-        predict_centre(model, slot, a, model.weights + code[W], n, m, d)
+        predict_centre(code, model, slot, d, a)
 
 
 @compiled

@@ -23,9 +23,8 @@ NO_PREFIX = np.uint64(0)
 
 
 @compiled
-def begin_pass(model: ModelBuffers, rows: Rows, search: SearchState) -> int:
-    """Fill `rows` with the bytes that the running sentences read in the next pass; return their
-    number.
+def begin_pass(model: ModelBuffers, rows: Rows, search: SearchState) -> None:
+    """Fill `rows` with the bytes that the running sentences read in the next pass.
 
     Also sets search.row_slot, n_rows and word and, with several beams, updates the ancestors of
     ring buffers.
@@ -43,7 +42,6 @@ def begin_pass(model: ModelBuffers, rows: Rows, search: SearchState) -> int:
                 fill_row(rows, search, row, slot, beam, column)
                 row += 1
     search.n_rows[0] = row
-    return row
 
 
 @inlined

@@ -1,7 +1,7 @@
 """Define the records of arrays and addresses that compiled code works on.
 
-Python fills them, and call_table.py passes them to compiled code. The number in an annotation is
-that of an array's axes.
+Python fills them, and call_table.py passes them to compiled code. Arrays have their shapes in their
+annotations, see search/record_fields.py.
 """
 
 from __future__ import annotations
@@ -51,62 +51,60 @@ class ModelBuffers(NamedTuple):
     past: Address  # the ring buffers
     memory: Address  # of the encoder
     item_floats: int  # floats of one column of all items of the memory
-    # (_, 2): offset in floats per row, and width, of each recurrent state
-    states: Annotated[Ints, 2]
-    # (_, 4): offset in floats per row, capacity, width and dilation of each ring buffer.
-    rings: Annotated[Ints, 2]
-    # (_, 3): offset in floats per column, width and kind (see decoder_memory.py) of each item.
-    items: Annotated[Ints, 2]
-    # (_, 2): offset in floats per slot, and width, of each part without columns
-    fixed: Annotated[Ints, 2]
-    # (p,): where a slot's memory begins, in floats. It holds columns[slot] columns of each item, in
-    # whole panels, then the fixed parts.
-    memory_offset: Annotated[Ints, 1]
-    # (p,): columns of each slot's memory
-    columns: Annotated[Ints, 1]
-    # (p,): bytes of each source, EOS included
-    source_len: Annotated[Ints, 1]
-    # (2, rows, h): [bank, row, q mod h] is the beam whose ring buffers hold the column of position
-    # q; two banks as for hidden.
-    ancestors: Annotated[npt.NDArray[np.uint16], 3]
+    # Offset in floats per row, and width, of each recurrent state.
+    states: Annotated[Ints, "states 2"]
+    # Offset in floats per row, capacity, width and dilation of each ring buffer.
+    rings: Annotated[Ints, "rings 4"]
+    # Offset in floats per column, width and kind (see above) of each item.
+    items: Annotated[Ints, "items 3"]
+    # Offset in floats per slot, and width, of each part without columns.
+    fixed: Annotated[Ints, "parts 2"]
+    # Where a slot's memory begins, in floats. It holds columns[slot] columns of each item, in whole
+    # panels, then the fixed parts.
+    memory_offset: Annotated[Ints, "slots"]
+    columns: Annotated[Ints, "slots"]  # of each slot's memory
+    source_len: Annotated[Ints, "slots"]  # bytes of each source, EOS included
+    # [bank, row, q mod history] is the beam whose ring buffers hold the column of position q; two
+    # banks as for hidden.
+    ancestors: Annotated[npt.NDArray[np.uint16], "2 rows history"]
 
 
 class Rows(NamedTuple):
     """The rows of a call, each of which reads a byte: the beams of a decoder step, or all bytes of
-    n sources."""
+    some sources (sentences)."""
 
     space: Address  # of the registers
     capacity: int  # rows for which there is room
-    # (rows,): the byte that each row reads
-    ids: Annotated[Bytes, 1]
-    # (rows, 2): that byte and the seven before it, the newest lowest, and the prefix hash, see
-    # ngram_hash.py; empty if the program has no n-gram tables.
-    word: Annotated[npt.NDArray[np.uint64], 2]
-    # (rows,): of the byte in the text
-    position: Annotated[Ints, 1]
-    # (rows,): the slot of a decoder step's row, or the number of an encoder's sentence
-    owner: Annotated[Ints, 1]
-    # (rows,): of a decoder step
-    beam: Annotated[Ints, 1]
-    # (n,): the slot of each sentence of an encoder
-    slot: Annotated[Ints, 1]
-    # (n,): its columns; longer sentences come first
-    length: Annotated[Ints, 1]
-    # (columns + 1,): the first row of each column of an encoder, in which sentences stand in their
-    # order.
-    first: Annotated[Ints, 1]
+    ids: Annotated[Bytes, "rows"]  # the byte that each row reads
+    # That byte and the seven before it, the newest lowest, and the prefix hash, see ngram_hash.py;
+    # empty if the program has no n-gram tables.
+    word: Annotated[npt.NDArray[np.uint64], "rows 2"]
+    position: Annotated[Ints, "rows"]  # of the byte in the text
+    # The slot of a decoder step's row, or the number of an encoder's sentence.
+    owner: Annotated[Ints, "rows"]
+    beam: Annotated[Ints, "rows"]  # of a decoder step
+    # Of an encoder, whose longer sentences come first.
+    slot: Annotated[Ints, "sentences"]  # of each sentence
+    length: Annotated[Ints, "sentences"]  # its columns
+    # The first row of each column, in which sentences stand in their order; then the end.
+    first: Annotated[Ints, "columns"]
 
 
 class EngineCall(NamedTuple):
-    """The arguments of interpreter.run, which explains them."""
+    """The arguments of interpreter.run.
 
-    program: Annotated[Ints, 2]
-    logits: Annotated[Ints, 1]
+    It executes n_steps decode steps of one model for all running sentences; where n_steps is 0, the
+    program of an encoder, once, over the rows as they are.
+    """
+
+    program: Annotated[Ints, "instructions fields"]
+    # Start, stride and column of the register that holds the logits after a step.
+    logits: Annotated[Ints, "3"]
     model: ModelBuffers
     rows: Rows
     search: SearchState
     params: SearchParams
-    which: int
+    which: int  # the model's number in the ensemble, from 0
     n_steps: int
     ctx: ThreadContext
 

@@ -22,6 +22,7 @@ from bytenmt.decoding.cpu.records import (
     ThreadContext,
 )
 from bytenmt.decoding.cpu.thread_team import Barrier
+from bytenmt.decoding.search.record_fields import allocate_arrays
 from bytenmt.decoding.search.state import SearchParams, SearchState
 from bytenmt.kernel_constants import PANEL, PRECISIONS
 from bytenmt.program.instructions import ALIGNMENT, Field, Op, aligned_zeros, padded
@@ -64,7 +65,11 @@ class ModelSession:
         self._allocate_memory()
         pass_rows = self._n_rows * n_columns
         self._step_space = aligned_zeros(program.step.row_floats * pass_rows)
-        self._step_rows = _rows(self._step_space, pass_rows, self._reads_words)
+        sizes = {"rows": pass_rows, "sentences": 0, "columns": 0}
+        arrays = allocate_arrays(Rows, sizes)  # which decode steps fill themselves
+        if not self._reads_words:
+            arrays["word"] = arrays["word"][:0]
+        self._step_rows = Rows(self._step_space.ctypes.data, pass_rows, **arrays)
         self._encode_space = aligned_zeros(0)
         self._encode_rows = 0
 
@@ -305,22 +310,6 @@ def _group_inputs(inputs: list[EncoderInput], max_columns: int) -> list[list[Enc
         else:
             groups.append([one])
     return groups
-
-
-def _rows(space: npt.NDArray[np.float32], capacity: int, reads_words: bool) -> Rows:
-    """Return rows for decoder steps, which fill them themselves."""
-    return Rows(
-        space=space.ctypes.data,
-        capacity=capacity,
-        ids=np.zeros(capacity, np.uint8),
-        word=np.zeros((capacity if reads_words else 0, 2), np.uint64),
-        position=np.zeros(capacity, np.int64),
-        owner=np.zeros(capacity, np.int64),
-        beam=np.zeros(capacity, np.int64),
-        slot=np.zeros(0, np.int64),
-        length=np.zeros(0, np.int64),
-        first=np.zeros(0, np.int64),
-    )
 
 
 def _table(*columns: Sequence[int]) -> npt.NDArray[np.int64]:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bytenmt.decoding.search.record_fields import allocate_arrays
 from bytenmt.kernel_constants import FIRST_SENTINEL, N_SENTINELS
 from bytenmt.ngram_hash import START
-from bytenmt.utf8 import ACCEPT, BOS, N_IDS, UTF8_NEXT, allowed_bytes
+from bytenmt.utf8 import ACCEPT, BOS, UTF8_NEXT, allowed_bytes
 
 if TYPE_CHECKING:
     from bytenmt.decoding.interface import Request, SearchOptions
@@ -43,9 +44,8 @@ class SearchParams(NamedTuple):
     top_k: int
     top_p: float
     ngram: int  # size of the n-grams that may not be repeated; 0: no blocking
-    # (5, 10, 256): whether a byte may come, [bytes left, state, byte].
-    utf8_allowed: Annotated[Flags, 3]
-    utf8_next: Annotated[Bytes, 2]  # (10, 256): the state after a byte
+    utf8_allowed: Annotated[Flags, "5 10 256"]  # whether a byte may come: [bytes left, state, byte]
+    utf8_next: Annotated[Bytes, "10 256"]  # the state after a byte
 
     @staticmethod
     def from_options(options: SearchOptions) -> SearchParams:
@@ -65,40 +65,26 @@ class SearchParams(NamedTuple):
 
 
 class ForcedText(NamedTuple):
-    """Fixed texts that are scored instead of searched for, one in each of p slots, and their
-    scores.
+    """Fixed texts that are scored instead of searched for, one in each slot, and their scores.
 
-    p is 0 if there is a search.
+    There are no slots if there is a search.
     """
 
-    text: Annotated[Bytes, 2]  # (p, c): the bytes
-    n_text: Annotated[Ints, 1]  # (p,): bytes of each text
-    n_read: Annotated[Ints, 1]  # (p,): bytes that have been scored
-    max_columns: Annotated[Ints, 1]  # (1,): bytes of a text that one pass reads at most
-    log_p: Annotated[Reals, 2]  # (p, c): result, see scorer.TextScores
-    rank: Annotated[Ints, 2]  # (p, c): result, see scorer.TextScores
-    # (p, c, l, s): the weights of l attention instructions over s source columns; l is 0 if they
+    text: Annotated[Bytes, "slots length"]
+    n_text: Annotated[Ints, "slots"]  # bytes of each text
+    n_read: Annotated[Ints, "slots"]  # bytes that have been scored
+    max_columns: Annotated[Ints, "1"]  # bytes of a text that one pass reads at most
+    log_p: Annotated[Reals, "slots length"]  # result, see scorer.TextScores
+    rank: Annotated[Ints, "slots length"]  # result, see scorer.TextScores
+    # The weights of the attention instructions (layers) over source columns; without layers they
     # are not recorded.
-    attention: Annotated[Floats, 4]
+    attention: Annotated[Floats, "slots length layers columns"]
 
     @staticmethod
     def allocate(n_slots: int, length: int, n_layers: int = 0, columns: int = 0) -> ForcedText:
-        """Return n_slots empty slots for texts of at most `length` bytes.
-
-        n_layers, columns: room for the attention weights of so many layers over so many source
-        columns.
-        """
-        if n_layers == 0:
-            columns = 0
-        return ForcedText(
-            text=np.zeros((n_slots, length), np.uint8),
-            n_text=np.zeros(n_slots, np.int64),
-            n_read=np.zeros(n_slots, np.int64),
-            max_columns=np.ones(1, np.int64),
-            log_p=np.zeros((n_slots, length)),
-            rank=np.zeros((n_slots, length), np.int64),
-            attention=np.zeros((n_slots, length, n_layers, columns), np.float32),
-        )
+        """Return empty slots for texts of at most `length` bytes."""
+        sizes = {"slots": n_slots, "length": length, "layers": n_layers, "columns": columns}
+        return ForcedText(**allocate_arrays(ForcedText, sizes))
 
     def fill_slot(self, slot: int, text: bytes) -> None:
         """Put a text, or the next part of a text, into a slot, to be scored from its first byte."""
@@ -111,97 +97,82 @@ class Workspace(NamedTuple):
     """Temporary arrays of compiled code, overwritten for every row, beam or sentence."""
 
     # Of a row.
-    exponentials: Annotated[Floats, 1]  # (256,): of its logits
+    exponentials: Annotated[Floats, "256"]  # of its logits
 
     # Of a beam.
-    allowed: Annotated[Flags, 1]  # (256,): its possible next bytes
-    blocked: Annotated[Flags, 1]  # (256,): those that would repeat an n-gram
-    text: Annotated[Bytes, 1]  # (t,): its bytes so far
-    values: Annotated[Floats, 1]  # (256,): what its next bytes are ranked by
-    order: Annotated[Ints, 1]  # (256,): its possible next bytes, the likeliest first
-    weights: Annotated[Reals, 1]  # (256,): their shares in a draw
+    allowed: Annotated[Flags, "256"]  # its possible next bytes
+    blocked: Annotated[Flags, "256"]  # those that would repeat an n-gram
+    text: Annotated[Bytes, "steps"]  # its bytes so far
+    values: Annotated[Floats, "256"]  # what its next bytes are ranked by
+    order: Annotated[Ints, "256"]  # its possible next bytes, the likeliest first
+    weights: Annotated[Reals, "256"]  # their shares in a draw
 
-    # The best candidates of a sentence, best first.
-    ranking: Annotated[Reals, 1]  # (2 * b,): their values
-    number: Annotated[Ints, 1]  # (2 * b,): beam * 256 + byte
+    # The best candidates of a sentence, best first. There are twice as many as beams: at least half
+    # of them do not end, since each beam has one EOS.
+    ranking: Annotated[Reals, "candidates"]  # their values
+    number: Annotated[Ints, "candidates"]  # beam * 256 + byte
 
     # Copies of what the beams of a sentence have in SearchState.
-    utf8: Annotated[Bytes, 1]  # (b,)
-    score: Annotated[Reals, 1]  # (b,)
-    bonus: Annotated[Reals, 1]  # (b,)
-    pending: Annotated[Bytes, 1]  # (b,)
-    past_end: Annotated[Flags, 1]  # (b,)
+    utf8: Annotated[Bytes, "beams"]
+    score: Annotated[Reals, "beams"]
+    bonus: Annotated[Reals, "beams"]
+    pending: Annotated[Bytes, "beams"]
+    past_end: Annotated[Flags, "beams"]
 
     @staticmethod
     def allocate(beam: int, length: int) -> Workspace:
-        """Return uninitialised arrays for `beam` beams and texts of at most `length` bytes."""
-        n_candidates = 2 * beam  # at least `beam` of these do not end: each beam has one EOS
-        return Workspace(
-            exponentials=np.empty(N_IDS, np.float32),
-            allowed=np.empty(N_IDS, np.bool_),
-            blocked=np.empty(N_IDS, np.bool_),
-            text=np.empty(length + 1, np.uint8),
-            values=np.empty(N_IDS, np.float32),
-            order=np.empty(N_IDS, np.int64),
-            weights=np.empty(N_IDS),
-            ranking=np.empty(n_candidates),
-            number=np.empty(n_candidates, np.int64),
-            utf8=np.empty(beam, np.uint8),
-            score=np.empty(beam),
-            bonus=np.empty(beam),
-            pending=np.empty(beam, np.uint8),
-            past_end=np.empty(beam, np.bool_),
-        )
+        """Return arrays for `beam` beams and texts of at most `length` bytes."""
+        sizes = {"steps": length + 1, "beams": beam, "candidates": 2 * beam}
+        return Workspace(**allocate_arrays(Workspace, sizes))
 
 
 class SearchState(NamedTuple):
-    """The search of a batch: sentences in p slots, with b beams (open hypotheses) each."""
+    """The search of a batch: sentences in slots, with some beams (open hypotheses) each."""
 
     # Slots.
-    state: Annotated[Ints, 1]  # (p,): FREE, RUNNING or DONE
-    step: Annotated[Ints, 1]  # (p,): bytes chosen so far
-    limit: Annotated[Ints, 1]  # (p,): bytes at most
-    n_prefix: Annotated[Ints, 1]  # (p,): forced bytes at the beginning
-    prefix: Annotated[Bytes, 2]  # (p, _): these bytes
-    # (p, 8): for each sentinel the bits of those that must have been written before it.
-    before: Annotated[Bytes, 2]
+    state: Annotated[Ints, "slots"]  # FREE, RUNNING or DONE
+    step: Annotated[Ints, "slots"]  # bytes chosen so far
+    limit: Annotated[Ints, "slots"]  # bytes at most
+    n_prefix: Annotated[Ints, "slots"]  # forced bytes at the beginning
+    prefix: Annotated[Bytes, "slots prefix"]  # these bytes
+    # For each of the 8 sentinels the bits of those that must have been written before it.
+    before: Annotated[Bytes, "slots 8"]
 
     # Beams.
-    last: Annotated[Bytes, 2]  # (p, b): the byte to read next, BOS first
-    parent: Annotated[Ints, 2]  # (p, b): the beam of the previous step that each beam continues
-    utf8: Annotated[Bytes, 2]  # (p, b): state of the UTF-8 automaton
-    score: Annotated[Reals, 2]  # (p, b): log-probability so far, -inf for an unused beam
-    # (p, b): added to the score to rank a beam that took a sentinel in place of EOS.
-    bonus: Annotated[Reals, 2]
-    pending: Annotated[Bytes, 2]  # (p, b): the bits of the sentinels to be written
-    # (p, b): whether EOS was likelier than a byte that was chosen while a sentinel was pending.
-    past_end: Annotated[Flags, 2]
-    draw_keys: Annotated[npt.NDArray[np.uint64], 2]  # (p, b): for sampling
-    # (2, p, b, 2): the last eight bytes read and their prefix hash, see ngram_hash.py, in two banks
-    # for even and odd steps; read by n-gram tables.
-    word: Annotated[npt.NDArray[np.uint64], 4]
+    last: Annotated[Bytes, "slots beams"]  # the byte to read next, BOS first
+    parent: Annotated[Ints, "slots beams"]  # the beam of the previous step that each beam continues
+    utf8: Annotated[Bytes, "slots beams"]  # state of the UTF-8 automaton
+    score: Annotated[Reals, "slots beams"]  # log-probability so far, -inf for an unused beam
+    # Added to the score to rank a beam that took a sentinel in place of EOS.
+    bonus: Annotated[Reals, "slots beams"]
+    pending: Annotated[Bytes, "slots beams"]  # the bits of the sentinels to be written
+    # Whether EOS was likelier than a byte that was chosen while a sentinel was pending.
+    past_end: Annotated[Flags, "slots beams"]
+    draw_keys: Annotated[npt.NDArray[np.uint64], "slots beams"]  # for sampling
+    # The last eight bytes read and their prefix hash, see ngram_hash.py, in two banks for even and
+    # odd steps; read by n-gram tables.
+    word: Annotated[npt.NDArray[np.uint64], "2 slots beams 2"]
 
     # Finished hypotheses of each slot, best first.
-    n_finished: Annotated[Ints, 1]  # (p,): their number
-    finished_score: Annotated[Reals, 2]  # (p, b): the score that ranks them
-    finished_log_p: Annotated[Reals, 2]  # (p, b): their log-probability
-    finished_step: Annotated[Ints, 2]  # (p, b): the step at which EOS was chosen
-    finished_beam: Annotated[Ints, 2]  # (p, b): the beam that chose it
-    finished_past_end: Annotated[Flags, 2]  # (p, b): see past_end
+    n_finished: Annotated[Ints, "slots"]  # their number
+    finished_score: Annotated[Reals, "slots beams"]  # the score that ranks them
+    finished_log_p: Annotated[Reals, "slots beams"]  # their log-probability
+    finished_step: Annotated[Ints, "slots beams"]  # the step at which EOS was chosen
+    finished_beam: Annotated[Ints, "slots beams"]  # the beam that chose it
+    finished_past_end: Annotated[Flags, "slots beams"]  # see past_end
 
     # History.
-    history_byte: Annotated[Bytes, 3]  # (p, t, b): the byte chosen at every step
-    history_parent: Annotated[npt.NDArray[np.uint16], 3]  # (p, t, b): the beam that it continues
+    history_byte: Annotated[Bytes, "slots steps beams"]  # the byte chosen at every step
+    # The beam that it continues.
+    history_parent: Annotated[npt.NDArray[np.uint16], "slots steps beams"]
 
     # Rows of the current pass.
-    # (r,): their slots; the beams of a sentence, or the bytes of a forced text, stand next to each
-    # other; r is at least p * b.
-    row_slot: Annotated[Ints, 1]
-    n_rows: Annotated[Ints, 1]  # (1,): their number
-    logits: Annotated[Floats, 3]  # (k, r, 256): of k models
-    # (r, 256): natural log-probabilities of the next byte, averaged over the models, which the
-    # search reads.
-    log_p: Annotated[Floats, 2]
+    # Their slots; the beams of a sentence, or the bytes of a forced text, stand next to each other.
+    row_slot: Annotated[Ints, "rows"]
+    n_rows: Annotated[Ints, "1"]  # their number
+    logits: Annotated[Floats, "models rows 256"]
+    # Natural log-probabilities of the next byte, averaged over the models, which the search reads.
+    log_p: Annotated[Floats, "rows 256"]
 
     work: Workspace
     forced: ForcedText  # texts to score instead of a search
@@ -222,49 +193,31 @@ class SearchState(NamedTuple):
         n_rows: rows of a pass at most, if more than slots times beams. forced: texts to score, no
         search.
         """
-        each = (n_slots, beam)
-        n_rows = max(n_rows, n_slots * beam)
-        steps = (n_slots, length + 1, beam)
+        sizes = {
+            "slots": n_slots,
+            "beams": beam,
+            "models": n_models,
+            "steps": length + 1,
+            "prefix": max(1, prefix),
+            "rows": max(n_rows, n_slots * beam),
+        }
         return SearchState(
-            state=np.zeros(n_slots, np.int64),
-            step=np.zeros(n_slots, np.int64),
-            limit=np.zeros(n_slots, np.int64),
-            n_prefix=np.zeros(n_slots, np.int64),
-            prefix=np.zeros((n_slots, max(1, prefix)), np.uint8),
-            before=np.zeros((n_slots, N_SENTINELS), np.uint8),
-            last=np.full(each, BOS, np.uint8),
-            parent=np.zeros(each, np.int64),
-            utf8=np.zeros(each, np.uint8),
-            score=np.zeros(each),
-            bonus=np.zeros(each),
-            pending=np.zeros(each, np.uint8),
-            past_end=np.zeros(each, np.bool_),
-            draw_keys=np.zeros(each, np.uint64),
-            word=np.zeros((2, *each, 2), np.uint64),
-            n_finished=np.zeros(n_slots, np.int64),
-            finished_score=np.full(each, -np.inf),
-            finished_log_p=np.full(each, -np.inf),
-            finished_step=np.zeros(each, np.int64),
-            finished_beam=np.zeros(each, np.int64),
-            finished_past_end=np.zeros(each, np.bool_),
-            history_byte=np.zeros(steps, np.uint8),
-            history_parent=np.zeros(steps, np.uint16),
-            row_slot=np.zeros(n_rows, np.int64),
-            n_rows=np.zeros(1, np.int64),
-            logits=np.zeros((n_models, n_rows, N_IDS), np.float32),
-            log_p=np.zeros((n_rows, N_IDS), np.float32),
+            **allocate_arrays(SearchState, sizes),
             work=Workspace.allocate(beam, length),
             forced=forced or ForcedText.allocate(0, 0),
         )
 
     def enlarged(self, length: int, prefix: int) -> SearchState:
-        """Return a copy with room for outputs of `length` bytes and prefixes of `prefix` bytes."""
+        """Return a copy with room for outputs of `length` bytes and prefixes of `prefix` bytes.
+
+        Only for a search.
+        """
         n_slots, beam = self.last.shape
-        new = SearchState.allocate(
-            n_slots, beam, len(self.logits), length, prefix, len(self.row_slot)
-        )
-        for old, copy in zip(flatten_arrays(self), flatten_arrays(new), strict=True):
-            copy[tuple(slice(n) for n in old.shape)] = old
+        new = SearchState.allocate(n_slots, beam, len(self.logits), length, prefix)
+        pairs: Any = zip(self, new, strict=True)
+        for old, copy in pairs:
+            if isinstance(old, np.ndarray):
+                copy[tuple(map(slice, old.shape))] = old
         return new
 
     def fill_slot(self, slot: int, request: Request, draw_keys: list[int] | None) -> None:
@@ -319,14 +272,3 @@ def sentinel_numbers(data: bytes) -> list[int]:
         for byte in data
         if FIRST_SENTINEL <= byte < FIRST_SENTINEL + N_SENTINELS
     ]
-
-
-def flatten_arrays(tree: tuple[Any, ...]) -> list[Any]:
-    """Return the leaves (arrays) of nested tuples, in order."""
-    leaves = []
-    for part in tree:
-        if isinstance(part, tuple):
-            leaves += flatten_arrays(part)
-        else:
-            leaves.append(part)
-    return leaves

@@ -8,7 +8,6 @@ thread.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,15 +19,16 @@ from bytenmt.decoding.cpu.kernels.columns import (
     dot_columns,
 )
 from bytenmt.decoding.cpu.kernels.decoder_memory import item_address, item_column, item_scales
-from bytenmt.decoding.cpu.kernels.elementwise import (
-    exp_sum,
-    multiply,
-    row_max,
-    scale,
-    softmax,
-)
+from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, multiply, row_max, scale, softmax
 from bytenmt.decoding.cpu.kernels.gemm import linear_row
 from bytenmt.decoding.cpu.kernels.instructions import (
+    K,
+    M,
+    N,
+    S,
+    T,
+    V,
+    W,
     copy,
     exp_double,
     fill,
@@ -39,57 +39,38 @@ from bytenmt.decoding.cpu.kernels.instructions import (
 )
 from bytenmt.decoding.cpu.kernels.panels import INT8
 from bytenmt.decoding.cpu.records import KEYS, VALUES, Address, ModelBuffers, ThreadContext
+from bytenmt.decoding.search.state import Ints
 from bytenmt.jit import compiled, inlined
 from bytenmt.program.instructions import GaussianUse
 
-GAUSSIAN_AFTER = int(GaussianUse.AFTER)
-GAUSSIAN_INSIDE = int(GaussianUse.INSIDE)
 
-
-class Window(NamedTuple):
-    """The columns that local attention sees, and where its Gaussian applies."""
-
-    centre: Address  # of a number, the middle of the window
-    reach: int  # columns on each side of the centre; 0: all columns are seen
-    gaussian: int  # see program.instructions.GaussianUse
+@compiled
+def write_centre(code: Ints, model: ModelBuffers, slot: int, position: int, d: Address) -> None:
+    """Execute Op.CENTRE: store a row's position at d, at most that of the last visible column."""
+    store_float(d, 0, np.float32(min(position, n_visible(model, slot, code[M]) - 1)))
 
 
 @compiled
-def write_centre(model: ModelBuffers, slot: int, position: int, bound: int, d: Address) -> None:
-    """Execute Op.CENTRE: store a row's position at d, at most that of the last column (see
-    n_visible)."""
-    store_float(d, 0, np.float32(min(position, n_visible(model, slot, bound) - 1)))
-
-
-@compiled
-def predict_centre(
-    model: ModelBuffers, slot: int, a: Address, v: Address, n: int, bound: int, d: Address
-) -> None:
-    """Execute Op.PREDICT_CENTRE: store a row's centre of attention, n_visible * sigmoid(a . v), at
-    d. a, v: n numbers each."""
-    share = np.float32(1) / np.float32(1 + math.exp(-dot(a, v, n)))
-    store_float(d, 0, np.float32(np.float32(n_visible(model, slot, bound)) * share))
+def predict_centre(code: Ints, model: ModelBuffers, slot: int, d: Address, a: Address) -> None:
+    """Execute Op.PREDICT_CENTRE: store a row's centre of attention at d."""
+    product = dot(a, model.weights + code[W], code[N])
+    share = np.float32(1) / np.float32(1 + math.exp(-product))
+    store_float(d, 0, np.float32(np.float32(n_visible(model, slot, code[M])) * share))
 
 
 @inlined
 def attend_dot(
+    code: Ints,
     model: ModelBuffers,
     ctx: ThreadContext,
     slot: int,
     d: Address,
-    width: int,
     query: Address,
-    k: int,
-    v: int,
-    root: int,
-    window: Window,
+    centre: Address,
 ) -> None:
-    """Execute Op.ATTEND_DOT (dot-product attention) for a row.
-
-    width: of the result, at d. k, v: items of the memory. root: whether the result is multiplied by
-    the square root of the source length.
-    """
-    first, last = window_range(n_visible(model, slot, 0), window.centre, window.reach)
+    """Execute Op.ATTEND_DOT (dot-product attention) for a row. centre: see window_range."""
+    k = code[M]
+    first, last = window_range(n_visible(model, slot, 0), centre, code[S])
     n_query = model.items[k, 1]
     if model.items[k, 2] == KEYS:
         room = ctx.scratch + 4 * padded(last)
@@ -100,85 +81,73 @@ def attend_dot(
         keys = item_column(model, slot, k, first)
         dot_columns(ctx.scratch, query, keys, 4 * n_query, last - first, n_query)
     factor = 1.0
-    if root:
+    if code[K] != 0:
         factor = math.sqrt(model.source_len[slot])
-    weighted_mean(model, ctx.scratch, slot, first, last, v, width, factor, d, window)
+    weighted_mean(code, model, ctx.scratch, slot, first, last, factor, d, centre)
 
 
 @inlined
 def attend_additive(
+    code: Ints,
     model: ModelBuffers,
     ctx: ThreadContext,
     slot: int,
     d: Address,
-    width: int,
     query: Address,
-    w: int,
-    k: int,
-    v: int,
-    window: Window,
+    centre: Address,
 ) -> None:
-    """Execute Op.ATTEND_ADDITIVE (additive attention) for a row; arguments are those of attend_dot.
-
-    The query is overwritten. w: offset, in bytes, of the vector that the tanh of query + key is
-    multiplied by.
-    """
-    first, last = window_range(n_visible(model, slot, 0), window.centre, window.reach)
+    """Execute Op.ATTEND_ADDITIVE (additive attention) for a row; the query is overwritten."""
+    k = code[M]
+    first, last = window_range(n_visible(model, slot, 0), centre, code[S])
     n_query = model.items[k, 1]
-    weights = model.weights + w
+    weights = model.weights + code[W]
     keys = item_column(model, slot, k, first)
     exp_double(query, query, n_query)
     if model.precision == INT8:
         additive_columns_int8(ctx.scratch, query, weights, keys, 4 * n_query, last - first, n_query)
     else:
         additive_columns(ctx.scratch, query, weights, keys, 4 * n_query, last - first, n_query)
-    if window.gaussian == GAUSSIAN_INSIDE:  # the scores are multiplied: they need the sum of v, too
+    if code[T] == GaussianUse.INSIDE:  # the scores are multiplied: they need the sum of v, too
         sum_of_v = np.float32(0)
         for i in range(n_query):
             sum_of_v += load_float(weights, i)
         for i in range(last - first):
             store_float(ctx.scratch, i, load_float(ctx.scratch, i) + sum_of_v)
-    weighted_mean(model, ctx.scratch, slot, first, last, v, width, 1.0, d, window)
+    weighted_mean(code, model, ctx.scratch, slot, first, last, 1.0, d, centre)
 
 
 @compiled
 def attend_location(
+    code: Ints,
     model: ModelBuffers,
     ctx: ThreadContext,
     slot: int,
     d: Address,
-    width: int,
     scores: Address,
-    bound: int,
-    v: int,
-    twice: int,
-    window: Window,
+    centre: Address,
 ) -> None:
-    """Execute Op.ATTEND_LOCATION for a row: attention with given scores, one a column; other
-    arguments are those of attend_dot.
-
-    bound: number of scores. twice: whether they pass two softmaxes.
-    """
-    first, last = window_range(n_visible(model, slot, bound), window.centre, window.reach)
+    """Execute Op.ATTEND_LOCATION for a row: attention with given scores, one a column."""
+    first, last = window_range(n_visible(model, slot, code[M]), centre, code[S])
     if last > first:
         copy(ctx.scratch, scores + 4 * first, last - first)
-        if twice:
+        if code[K] != 0:
             softmax(ctx.scratch, ctx.scratch, last - first)
-    weighted_mean(model, ctx.scratch, slot, first, last, v, width, 1.0, d, window)
+    weighted_mean(code, model, ctx.scratch, slot, first, last, 1.0, d, centre)
 
 
 @compiled
 def n_visible(model: ModelBuffers, slot: int, bound: int) -> int:
     """Return how many source columns a row may attend to: at most `bound`, unless that is 0."""
-    n: int = model.columns[slot]
+    n = int(model.columns[slot])
     return min(n, bound) if bound else n
 
 
 @compiled
 def window_range(n: int, centre: Address, reach: int) -> tuple[int, int]:
-    """Return the range of columns (first, last + 1), of n, in a window; see Window.
+    """Return the range (first, last + 1) of the columns, of n, that local attention sees.
 
-    NaN at the centre means all columns, too, which makes their Gaussians NaN.
+    centre: address of a number, the middle of the window. reach: columns on each side of it; 0: all
+    columns are seen. NaN at the centre means all columns, too, which makes their Gaussians NaN.
     """
     if reach == 0:
         return 0, n
@@ -190,32 +159,33 @@ def window_range(n: int, centre: Address, reach: int) -> tuple[int, int]:
 
 @inlined
 def weighted_mean(
+    code: Ints,
     model: ModelBuffers,
     scores: Address,
     slot: int,
     first: int,
     last: int,
-    v: int,
-    width: int,
     factor: float,
     d: Address,
-    window: Window,
+    centre: Address,
 ) -> None:
-    """Store at d factor times the mean of the columns of item v, weighted by the softmax of the
-    scores.
+    """Store at d factor times the mean of the columns of an attention's values, weighted by the
+    softmax of the scores.
 
     The scores, which begin with that of column `first`, are replaced by the weights times the
     factor. d is zero if there are no columns.
     """
+    width = code[N]
+    v = code[V]
     zero(d, width)
     n = last - first
     if n <= 0:
         return
-    if window.gaussian == GAUSSIAN_INSIDE:
-        apply_gaussian(scores, n, load_float(window.centre, 0) - first, window.reach)
+    if code[T] == GaussianUse.INSIDE:
+        apply_gaussian(scores, n, load_float(centre, 0) - first, code[S])
     share_of_one = np.float32(factor) / exp_sum(scores, scores, n, row_max(scores, n))
-    if window.gaussian == GAUSSIAN_AFTER:
-        apply_gaussian(scores, n, load_float(window.centre, 0) - first, window.reach)
+    if code[T] == GaussianUse.AFTER:
+        apply_gaussian(scores, n, load_float(centre, 0) - first, code[S])
     scale(scores, scores, n, share_of_one)
     if model.items[v, 2] == VALUES:
         weights = scores + 4 * padded(n)

@@ -24,15 +24,14 @@ from bytenmt.jit import compiled, inlined
 from bytenmt.kernel_constants import PANEL
 
 
-def _emit_load_byte(b: Builder, x: Value, i: Value) -> Value:
-    return b.zext(b.load(pointer(b, x, INT8, i)), INT64)
-
-
 def _emit_store_byte(b: Builder, x: Value, i: Value, byte: Value) -> None:
     b.store(b.trunc(byte, INT8), pointer(b, x, INT8, i))
 
 
-_load_byte = emit_function(2, 0, _emit_load_byte, types.int64)  # (x, i): byte i at address x
+# (x, i): byte i at address x
+_load_byte = emit_function(
+    2, 0, lambda b, x, i: b.zext(b.load(pointer(b, x, INT8, i)), INT64), types.int64
+)
 _store_byte = emit_function(3, 0, _emit_store_byte)  # (x, i, byte)
 
 
@@ -105,8 +104,7 @@ def ring_entry(model: ModelBuffers, ring: int, row: int, index: int) -> int:
     capacity = model.rings[ring, 1]
     width = model.rings[ring, 2]
     first = model.past + 4 * model.rings[ring, 0] * model.n_rows
-    address: int = first + 4 * width * (row * capacity + index)
-    return address
+    return int(first + 4 * width * (row * capacity + index))
 
 
 @compiled
@@ -137,8 +135,7 @@ def state_address(model: ModelBuffers, k: int, bank: int, row: int) -> int:
     """
     start = model.states[k, 0] * 2 * model.n_rows
     width = model.states[k, 1]
-    address: int = model.hidden + 4 * (start + (bank * model.n_rows + row) * width)
-    return address
+    return int(model.hidden + 4 * (start + (bank * model.n_rows + row) * width))
 
 
 @inlined
@@ -149,15 +146,13 @@ def item_address(model: ModelBuffers, slot: int, k: int) -> int:
     VALUES a matrix of int8 panels.
     """
     before = model.items[k, 0] * padded(model.columns[slot])
-    first: int = model.memory + 4 * (model.memory_offset[slot] + before)
-    return first
+    return int(model.memory + 4 * (model.memory_offset[slot] + before))
 
 
 @inlined
 def item_column(model: ModelBuffers, slot: int, k: int, column: int) -> int:
     """Return the address of a column of item k, of the kind FLAT, of a slot's encoder memory."""
-    address: int = item_address(model, slot, k) + 4 * model.items[k, 1] * column
-    return address
+    return int(item_address(model, slot, k) + 4 * model.items[k, 1] * column)
 
 
 @inlined
@@ -214,5 +209,4 @@ def store_column(
 def fixed_address(model: ModelBuffers, slot: int, k: int) -> int:
     """Return the address of fixed part k of a slot's encoder memory: one vector for the source."""
     after = model.item_floats * padded(model.columns[slot])
-    address: int = model.memory + 4 * (model.memory_offset[slot] + after + model.fixed[k, 0])
-    return address
+    return int(model.memory + 4 * (model.memory_offset[slot] + after + model.fixed[k, 0]))

@@ -12,11 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import types
 
 from bytenmt.decoding.cpu.kernels.simd import (
     INT_VECTOR,
     LANES,
+    ROUNDING_TERM,
     VECTOR,
     Builder,
     Value,
@@ -36,10 +38,8 @@ from bytenmt.decoding.cpu.kernels.simd import (
 from bytenmt.decoding.cpu.records import Address
 from bytenmt.jit import compiled
 
-# exp(x) = 2^n exp(r), |r| <= ln(2)/2: n comes from adding a number so large that its last bit is
-# worth one; ln(2) is in two parts, of which n times the first is exact. The polynomial is that of
-# Cephes' expf.
-_ROUNDING_TERM = 1.5 * 2.0**23
+# exp(x) = 2^n exp(r), |r| <= ln(2)/2: ln(2) is in two parts, of which n times the first is exact.
+# The polynomial is that of Cephes' expf.
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 _EXP_COEFFICIENTS = (
     1.9875691500e-4,
@@ -91,13 +91,13 @@ def _power_of_two(b: Builder, n: Value) -> Value:
 def emit_exp(b: Builder, x: Value) -> Value:
     """Emit LLVM code for exp(x) of a vector x of 16 numbers; return its value."""
     x = at_least(b, at_most(b, x, _EXP_RANGE[1]), _EXP_RANGE[0])
-    moved = multiply_add(b, x, splat(1 / math.log(2)), splat(_ROUNDING_TERM))
-    n = b.fsub(moved, splat(_ROUNDING_TERM))
+    moved = multiply_add(b, x, splat(1 / math.log(2)), splat(ROUNDING_TERM))
+    n = b.fsub(moved, splat(ROUNDING_TERM))
     r = multiply_add(b, n, splat(-_LN2_HIGH), x)
     r = multiply_add(b, n, splat(-_LN2_LOW), r)
     p = multiply_add(b, _polynomial(b, r, _EXP_COEFFICIENTS), b.fmul(r, r), b.fadd(r, splat(1.0)))
     # 2^n in two factors: n reaches beyond the exponents of normal numbers.
-    integer = b.sub(b.bitcast(moved, INT_VECTOR), b.bitcast(splat(_ROUNDING_TERM), INT_VECTOR))
+    integer = b.sub(b.bitcast(moved, INT_VECTOR), b.bitcast(splat(ROUNDING_TERM), INT_VECTOR))
     half = b.ashr(integer, splat_int(1))
     p = b.fmul(p, _power_of_two(b, half))
     return b.fmul(p, _power_of_two(b, b.sub(integer, half)))
@@ -138,10 +138,6 @@ def map_kernel(n_sources: int, n_floats: int, compute: Callable[..., Value]) -> 
     return emit_function(n_sources + 2, n_floats, generate)
 
 
-def _plus(b: Builder, x: Value, y: Value) -> Value:
-    return b.fadd(x, y)
-
-
 def _larger(b: Builder, x: Value, y: Value) -> Value:
     """Return the larger of two numbers; NaN if one of them is."""
     return b.select(b.or_(b.fcmp_ordered(">", x, y), b.fcmp_unordered("uno", x, x)), x, y)
@@ -151,7 +147,7 @@ def reduce_kernel(
     n_sources: int,
     n_floats: int,
     compute: Callable[..., Value],
-    join: Callable[..., Value] = _plus,
+    join: Callable[..., Value] = ir.IRBuilder.fadd,
     start: float = 0.0,
 ) -> Any:
     """Return a kernel (sources …, n, floats …) -> float32 that reduces n numbers.
@@ -194,18 +190,6 @@ def reduce_kernel(
     return emit_function(n_sources + 1, n_floats, generate, types.float32)
 
 
-def _gated(b: Builder, x: Value, gate: Value) -> Value:
-    return b.fmul(x, emit_sigmoid(b, gate))
-
-
-def _plus_product(b: Builder, x: Value, y: Value, z: Value) -> Value:
-    return multiply_add(b, y, z, x)
-
-
-def _exp_less(b: Builder, x: Value, shift: Value) -> Value:
-    return emit_exp(b, b.fsub(x, shift))
-
-
 def _gru_keep(b: Builder, z: Value, g: Value, h: Value) -> Value:
     new = emit_tanh(b, g)
     return multiply_add(b, emit_sigmoid(b, z), b.fsub(h, new), new)
@@ -242,21 +226,24 @@ def _square(b: Builder, sum_: Value, x: Value, mean: Value) -> Value:
 tanh = map_kernel(1, 0, emit_tanh)  # (y, x, n)
 sigmoid = map_kernel(1, 0, emit_sigmoid)  # (y, x, n)
 relu = map_kernel(1, 0, lambda b, x: at_least(b, x, 0.0))  # (y, x, n)
-glu = map_kernel(2, 0, _gated)  # (y, a, b, n): a * sigmoid(b)
-add = map_kernel(2, 0, _plus)  # (y, a, b, n): a + b
-multiply = map_kernel(2, 0, lambda b, x, y: b.fmul(x, y))  # (y, a, b, n): a * b
-add_product = map_kernel(3, 0, _plus_product)  # (y, a, b, c, n): a + b * c
-scale = map_kernel(1, 1, lambda b, x, factor: b.fmul(x, factor))  # (y, x, n, factor): x * factor
+# (y, a, b, n): a * sigmoid(b)
+glu = map_kernel(2, 0, lambda b, x, gate: b.fmul(x, emit_sigmoid(b, gate)))
+add = map_kernel(2, 0, ir.IRBuilder.fadd)  # (y, a, b, n): a + b
+multiply = map_kernel(2, 0, ir.IRBuilder.fmul)  # (y, a, b, n): a * b
+# (y, a, b, c, n): a + b * c
+add_product = map_kernel(3, 0, lambda b, x, y, z: multiply_add(b, y, z, x))
+scale = map_kernel(1, 1, ir.IRBuilder.fmul)  # (y, x, n, factor): x * factor
 # (y, z, g, h, n), z and g before sigma and tanh: sigma(z) h + (1 - sigma(z)) tanh(g)
 gru_keep = map_kernel(3, 0, _gru_keep)
 gru_take = map_kernel(3, 0, _gru_take)  # (y, z, g, h, n): (1 - sigma(z)) h + sigma(z) tanh(g)
-_exp_shifted = map_kernel(1, 1, _exp_less)  # (y, x, n, shift)
+# (y, x, n, shift)
+_exp_shifted = map_kernel(1, 1, lambda b, x, shift: emit_exp(b, b.fsub(x, shift)))
 _multiplicative_unit = map_kernel(5, 0, _multiplicative)
 _lstm_cells = map_kernel(4, 0, _lstm_cell)
 _lstm_outputs = map_kernel(2, 0, lambda b, o, c: b.fmul(emit_sigmoid(b, o), emit_tanh(b, c)))
 _normalised = map_kernel(3, 2, _normalise)
 # Reductions. Their arguments: addresses of sources, the count n, then float32 numbers.
-row_sum = reduce_kernel(1, 0, _plus)  # (x, n)
+row_sum = reduce_kernel(1, 0, ir.IRBuilder.fadd)  # (x, n)
 squared_distances = reduce_kernel(1, 1, _square)  # (x, n, mean): the sum of (x - mean)^2
 row_max = reduce_kernel(1, 0, lambda b, most, x: _larger(b, x, most), _larger, -math.inf)  # (x, n)
 

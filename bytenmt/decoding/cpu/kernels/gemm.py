@@ -187,13 +187,12 @@ def _gemv_kernel(kind: Fp32) -> Any:
     return emit_function(11, 0, generate)
 
 
-_FP32 = Fp32()
 _INT8: Int8 = Int8InInt16()
 _WIDE_INT8: Int8 = Int8InInt16()
 if NATIVE_INT8:
     _INT8 = Int8()
     _WIDE_INT8 = Int8Wide()
-_fp32 = _gemm_kernel(_FP32)
+_fp32 = _gemm_kernel(Fp32())
 _int8 = _gemm_kernel(_INT8)
 _row_int8 = _gemv_kernel(_INT8)
 _row_wide = _gemv_kernel(_WIDE_INT8)

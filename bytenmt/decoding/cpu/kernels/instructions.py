@@ -24,7 +24,7 @@ from bytenmt.decoding.cpu.kernels.simd import (
 from bytenmt.decoding.cpu.records import Address, Rows, ThreadContext
 from bytenmt.decoding.search.state import Ints
 from bytenmt.jit import compiled, inlined
-from bytenmt.kernel_constants import PANEL
+from bytenmt.program import instructions
 from bytenmt.program.instructions import Field, Op
 
 # The fields of an instruction, program.instructions.Field, as plain integers: compiled code takes
@@ -65,14 +65,6 @@ def _prefetch_range(b: Builder, address: Value, n: Value) -> None:
     loop(b, n, 64, [], line)
 
 
-def _mean(b: Builder, x: Value, y: Value) -> Value:
-    return b.fmul(b.fadd(x, y), splat(0.5**0.5))
-
-
-def _load_float(b: Builder, address: Value, i: Value) -> Value:
-    return b.load(pointer(b, address, FLOAT, i))
-
-
 def _exp_double(b: Builder, x: Value) -> Value:
     near = at_least(b, at_most(b, x, SCORE_LIMIT), -SCORE_LIMIT)
     return emit_exp(b, b.fadd(near, near))
@@ -83,8 +75,10 @@ exp_double = map_kernel(1, 0, _exp_double)  # (y, x, n): exp(2 x), with x clampe
 copy = map_kernel(1, 0, lambda b, x: x)  # (y, x, n)
 zero = map_kernel(0, 0, lambda b: splat(0.0))  # (y, n)
 fill = map_kernel(0, 1, lambda b, value: value)  # (y, n, value)
-mean = map_kernel(2, 0, _mean)  # (y, a, b, n): (a + b) sqrt(1/2)
-load_float = emit_function(2, 0, _load_float, types.float32)  # (x, i): x[i]
+# (y, a, b, n): (a + b) sqrt(1/2)
+mean = map_kernel(2, 0, lambda b, x, y: b.fmul(b.fadd(x, y), splat(0.5**0.5)))
+# (x, i): x[i]
+load_float = emit_function(2, 0, lambda b, x, i: b.load(pointer(b, x, FLOAT, i)), types.float32)
 store_float = emit_function(2, 1, _store_float)  # (y, i, value): y[i] = value
 prefetch_range = emit_function(2, 0, _prefetch_range)  # (x, n): prefetch n bytes at x
 
@@ -100,8 +94,7 @@ class RowSelection(NamedTuple):
 @inlined
 def register_address(rows: Rows, start: int, column: int) -> int:
     """Return the address of a register for row 0. start, column: see program.Register."""
-    address: int = rows.space + 4 * (start * rows.capacity + column)
-    return address
+    return int(rows.space + 4 * (start * rows.capacity + column))
 
 
 @compiled
@@ -110,10 +103,7 @@ def thread_range(n: int, ctx: ThreadContext) -> tuple[int, int]:
     return n * ctx.thread // ctx.n_threads, n * (ctx.thread + 1) // ctx.n_threads
 
 
-@compiled
-def padded(width: int) -> int:
-    """Return the smallest multiple of PANEL (64) that is at least `width`."""
-    return (width + PANEL - 1) & -PANEL
+padded = compiled(instructions.padded)
 
 
 @compiled

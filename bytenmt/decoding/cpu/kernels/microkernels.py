@@ -21,6 +21,7 @@ from bytenmt.decoding.cpu.kernels.simd import (
     INT32,
     INT_VECTOR,
     LANES,
+    ROUNDING_TERM,
     VECTOR,
     Builder,
     Value,
@@ -122,12 +123,13 @@ class Int8(Fp32):
         """Emit code that rounds n_in numbers at x to integers, and writes a header and them to
         `to`."""
 
-        def larger(low: Value, high: Value) -> Value:
+        def larger(low: Value, high: Value) -> Value:  # the bits of NaN exceed those of any number
             return b.select(b.icmp_unsigned(">", low, high), low, high)
 
-        (lanes,) = _map_row(
-            b, x, n_in, [splat_int(0)], lambda _, values, most: [_larger(b, most, values)]
-        )
+        def find_largest(_: Value, values: Value, most: Value) -> list[Value]:
+            return [larger(_magnitude_bits(b, values), most)]
+
+        (lanes,) = _map_row(b, x, n_in, [splat_int(0)], find_largest)
         most = b.bitcast(reduce_lanes(b, lanes, larger), FLOAT)
         # If all inputs are (almost) zero, or one is NaN, the scale alone determines the result.
         ordinary = b.fcmp_ordered(">", most, ir.Constant(FLOAT, _MIN_LARGEST))
@@ -136,8 +138,8 @@ class Int8(Fp32):
         factor = broadcast(b, b.select(ordinary, factor, ir.Constant(FLOAT, 0.0)))
 
         def write(place: Value, values: Value, *sums: Value) -> list[Value]:
-            moved = b.fadd(b.fmul(values, factor), splat(_ROUNDING_TERM))
-            term = b.bitcast(splat(_ROUNDING_TERM), INT_VECTOR)
+            moved = b.fadd(b.fmul(values, factor), splat(ROUNDING_TERM))
+            term = b.bitcast(splat(ROUNDING_TERM), INT_VECTOR)
             parts = self.split_bytes(b, b.sub(b.bitcast(moved, INT_VECTOR), term))
             together = self.interleave(b, parts)
             first = b.add(to, const_int(ROW_HEADER_BYTES))
@@ -231,7 +233,7 @@ class Int8InInt16(Int8):
         """
 
         def add(_: Value, values: Value, total: Value) -> list[Value]:
-            return [b.fadd(total, _size(b, values))]
+            return [b.fadd(total, b.bitcast(_magnitude_bits(b, values), VECTOR))]
 
         (added,) = _map_row(b, x, n_in, [splat(0.0)], add)
         share = b.fdiv(most, reduce_lanes(b, added, b.fadd))
@@ -272,16 +274,15 @@ def _add_pairs(b: Builder, x: Value, y: Value) -> Value:
     return b.add(b.shuffle_vector(product, product, even), b.shuffle_vector(product, product, odd))
 
 
-def _size(b: Builder, values: Value) -> Value:
-    """Return |x| of 16 numbers."""
-    return b.bitcast(b.and_(b.bitcast(values, INT_VECTOR), splat_int(0x7FFFFFFF)), VECTOR)
+def _magnitude_bits(b: Builder, x: Value) -> Value:
+    """Return the bits of |x| of 16 numbers."""
+    return b.and_(b.bitcast(x, INT_VECTOR), splat_int(0x7FFFFFFF))
 
 
 _MIN_LARGEST = 1e-30  # for larger x, 1 / x is finite
 _WORDS = ir.VectorType(INT16, 2 * LANES)
 # Of the inputs of 16 bits of a row: times 127 it fits 32 bits, rounding included.
 _MAX_INPUT_SUM = 16.8e6
-_ROUNDING_TERM = 1.5 * 2.0**23  # adding it to a float32 rounds to integers in its last bits
 
 
 prepared_row_bytes = compiled(row_bytes)
@@ -298,15 +299,6 @@ def _weight_index(b: Builder, step: Value, k: int) -> Value:
 def _broadcast_from(b: Builder, row: Value, kind: Any, index: Value) -> Value:
     """Load one element of a row and broadcast it to all lanes."""
     return broadcast(b, b.load(pointer(b, row, kind, index), align=4))
-
-
-def _larger(b: Builder, most: Value, x: Value) -> Value:
-    """Return the larger of `most` and |x|, both as bits.
-
-    The bits of NaN exceed those of any number.
-    """
-    size = b.and_(b.bitcast(x, INT_VECTOR), splat_int(0x7FFFFFFF))
-    return b.select(b.icmp_unsigned(">", size, most), size, most)
 
 
 def _map_row(b: Builder, x: Value, n_in: Value, carried: list[Value], body: Any) -> list[Value]:

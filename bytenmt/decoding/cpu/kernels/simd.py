@@ -23,6 +23,7 @@ FLOAT = ir.FloatType()
 INT8, INT16, INT32, INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 VECTOR = ir.VectorType(FLOAT, LANES)
 INT_VECTOR = ir.VectorType(INT32, LANES)
+ROUNDING_TERM = 1.5 * 2.0**23  # adding it to a float32 rounds to integers in its last bits
 
 X86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
 

@@ -1,0 +1,50 @@
+"""Describe the records that compiled code works on, by the annotations of their fields.
+
+A record is a NamedTuple of records, arrays, integers, booleans and floats. An array is
+Annotated[numpy.typing.NDArray[...], shape], where the shape names or counts its axes: "slots 8".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple, get_args, get_type_hints
+
+import numpy as np
+
+
+class Field(NamedTuple):
+    """A field of a record."""
+
+    name: str
+    kind: Any  # int, bool, float, the class of a record, or the dtype of an array
+    shape: tuple[str, ...]  # of an array; () of others
+
+    @property
+    def is_record(self) -> bool:
+        """True if the field is a record itself."""
+        return not self.shape and self.kind not in (int, bool, float)
+
+
+@cache
+def fields(record_class: Any) -> tuple[Field, ...]:
+    """Return the fields of a record class."""
+    described = []
+    for name, hint in get_type_hints(record_class, include_extras=True).items():
+        if hasattr(hint, "__metadata__"):
+            array, shape = get_args(hint)
+            dtype = np.dtype(get_args(get_args(array)[1])[0])
+            described.append(Field(name, dtype, tuple(shape.split())))
+        else:
+            described.append(Field(name, hint, ()))
+    return tuple(described)
+
+
+def allocate_arrays(record_class: Any, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Return zeros for each array of a record. sizes: of the axes that its annotations name."""
+    arrays = {}
+    for field in fields(record_class):
+        if field.shape:
+            shape = [sizes[axis] if axis in sizes else int(axis) for axis in field.shape]
+            arrays[field.name] = np.zeros(shape, field.kind)
+    return arrays
