@@ -39,10 +39,6 @@ class KernelFamily(NamedTuple):
     cpu_flags: frozenset[str]  # Linux's names of the features that a processor needs
     has_int8_products: bool  # whether it multiplies bytes: see microkernels.NATIVE_INT8
 
-    @property
-    def cpu_flags(self) -> frozenset[str]:
-        """Linux's names of the features that a processor needs."""
-        return frozenset(LINUX_NAMES.get(name, name) for name in self.llvm_features)
 
 _AVX2 = {"abm", "avx", "avx2", "bmi1", "bmi2", "cx16", "f16c", "fma", "movbe", "popcnt"}
 _AVX2 |= {"sse4_1", "sse4_2"}
