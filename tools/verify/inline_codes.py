@@ -3,7 +3,7 @@
     python tools/verify/inline_codes.py BUILD INPUT... --model data/models/en-de
 
 BUILD is datasets/d1-inline-asset-integrity/build of github.com/Prompsit/prompsit-mdc, which has
-its validators (MPL). INPUT is a file of the benchmark (.jsonl: dev, test.input), or a public catalog
+its validators (MPL). INPUT: a file of the benchmark (.jsonl: dev, test.input), or a public catalog
 such as those of which it is made: .po, .arb, .json, .json5, or .xml of Android. Their strings that
 have a code are translated by translate-file, as the values of a JSON file, and scored. Of the
 strings of catalogs, --sample of each class of codes are drawn by --seed.
