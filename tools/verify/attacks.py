@@ -55,7 +55,11 @@ def start(*arguments: object, **variables: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "bytenmt", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
     return subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
     )
 
 
@@ -90,8 +94,9 @@ def attack_outputs(model: Path, folder: Path) -> Iterator[Outcome]:
         status, messages = end(start("translate", model, "-i", source, "-o", output, *options))
         is_refused = status > 0 and len(messages.splitlines()) == 1
         is_whole = end(first)[0] == 0 and output.read_bytes() == whole.read_bytes()
-        # Where the first one had ended before, the second did the same or is a later command.
-        yield f"two with one output {options}", is_whole and is_refused
+        # Where the first one had ended before, the second did the same once more.
+        is_later = status == 0 and not options
+        yield f"two with one output {options}", is_whole and (is_refused or is_later)
     killed = folder / "killed.txt"
     process = start("translate", model, "-i", source, "-o", killed)
     wait_for(killed.with_name(f".{killed.name}.part"))

@@ -3,7 +3,7 @@
     python tools/verify/inline_codes.py BUILD INPUT... --model data/models/en-de
 
 BUILD is datasets/d1-inline-asset-integrity/build of github.com/Prompsit/prompsit-mdc, which has
-validators.py (MPL). INPUT is a file of the benchmark (.jsonl: dev, test.input), or a public catalog
+its validators (MPL). INPUT: a file of the benchmark (.jsonl: dev, test.input), or a public catalog
 such as those of which it is made: .po, .arb, .json, .json5, or .xml of Android. Their strings that
 have a code are translated by translate-file, as the values of a JSON file, and scored. Of the
 strings of catalogs, --sample of each class of codes are drawn by --seed.
@@ -112,7 +112,7 @@ def print_counts(failures: list[tuple[str, list[str]]], classes: list[list[str]]
 def main() -> None:
     """Translate and score."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("build", metavar="BUILD", type=Path, help="folder of validators.py")
+    parser.add_argument("build", metavar="BUILD", type=Path, help="folder of the validators")
     parser.add_argument("inputs", metavar="INPUT", type=Path, nargs="+", help="benchmark, catalogs")
     parser.add_argument("--model", type=Path, required=True, help="model into German")
     parser.add_argument("--sample", type=int, default=100, help="strings of a class (%(default)s)")
