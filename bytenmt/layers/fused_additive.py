@@ -121,7 +121,7 @@ class FusedScore(Deferred):
         q = (2 * x.float()).exp().contiguous()
         k = self.exponentials
         scores = q.new_empty(*q.shape[:2], k.shape[1])
-        arrays: list[Any] = [tensor.numpy() for tensor in (q, k, self.v, scores)]
+        arrays: Any = [tensor.numpy() for tensor in (q, k, self.v, scores)]
         parallel_for(lambda _, first, last: add_scores(*arrays, first, last), len(k))
         return scores, q
 
@@ -131,7 +131,7 @@ class FusedScore(Deferred):
         self.notes.append((saved, d_scores))
         d_q = torch.empty_like(saved)
         tensors = (saved, self.exponentials, self.v, d_scores, d_q)
-        arrays: list[Any] = [tensor.numpy() for tensor in tensors]
+        arrays: Any = [tensor.numpy() for tensor in tensors]
         parallel_for(lambda _, first, last: add_query_gradients(*arrays, first, last), len(saved))
         return d_q
 
@@ -145,6 +145,6 @@ class FusedScore(Deferred):
         d_keys = torch.empty_like(self.exponentials)
         d_v = self.v.new_zeros(len(thread_ranges(len(q))), len(self.v))  # of each thread
         tensors = (q, self.exponentials, self.v, d_scores, d_keys)
-        arrays: list[Any] = [tensor.numpy() for tensor in tensors]
+        arrays: Any = [tensor.numpy() for tensor in tensors]
         parallel_for(lambda i, a, b: add_key_gradients(*arrays, d_v[i].numpy(), a, b), len(q))
         return d_keys, d_v.sum(dim=0)

@@ -143,7 +143,7 @@ class _NormReLU(Function):
         d_x = torch.empty_like(rows)
         sums = gain.new_zeros(2, len(thread_ranges(len(rows))), len(gain))
         d_rows = d_y.reshape(rows.shape).contiguous()
-        arrays: list[Any] = [*map(as_array, (d_rows, rows, gain, y, moments, d_x))]
+        arrays: Any = [*map(as_array, (d_rows, rows, gain, y, moments, d_x))]
         d_gain, d_bias = sums.numpy()
         parallel_for(lambda i, a, b: norm_gradients(*arrays, d_gain[i], d_bias[i], a, b), len(rows))
         return d_x.view(ctx.shape), *sums.sum(dim=1), None
