@@ -141,9 +141,8 @@ def test_it_is_trained_and_asked(echo: ModuleType, tmp_path: Path, texts: dict[s
     ):
         with pytest.raises(BytenmtError, match=what):
             Translator.load(run, engine=engine, precision=precision, device="cpu")
-    assert "echo" in model_description(str(run), None) and "fading = 0.8" in model_description(
-        "echo", None
-    )
+    assert "echo" in model_description(str(run), None)
+    assert "fading = 0.8" in model_description("echo", None)
 
 
 def test_its_configuration_is_strict(echo: ModuleType) -> None:

@@ -220,9 +220,8 @@ def test_a_signal_before_the_first_update_is_told(
 
     monkeypatch.setattr(training, "train", interrupt)
     result = invoke(f"{TRAIN} --src src --valid-src src")
-    assert (
-        result.exit_code == 130 and "before the first update; run the same command" in result.stderr
-    )
+    assert result.exit_code == 130
+    assert "before the first update; run the same command" in result.stderr
 
 
 def test_train_takes_several_corpora(call: Call) -> None:

@@ -42,9 +42,8 @@ def test_on_the_validation_text_of_a_run(place: Path) -> None:
     (place / "table").write_text("".join(f"{source}\t{target}\n" for source, target in lines))
     facts = Facts(valid=PairFiles(tsv=place / "table"))
     make_run(place / "tsv", settings=("data.empty_source=0.1",), facts=facts)
-    assert (
-        invoke("convert", place / "tsv", "-o", second).exit_code == 0 and flags_of(second) == found
-    )
+    assert invoke("convert", place / "tsv", "-o", second).exit_code == 0
+    assert flags_of(second) == found
     answer = invoke("convert", first, "-o", second)
     assert answer.exit_code == 0 and "flags" not in answer.stderr and flags_of(second) == found
     answer = invoke(
@@ -60,10 +59,8 @@ def test_a_text_that_is_too_short(place: Path) -> None:
     output = place / "short.safetensors"
     short = ("--valid-src", place / "short", "--valid-tgt", place / "short")
     answer = invoke("convert", place / "run", "-o", output, *short)
-    assert (
-        answer.exit_code == 1
-        and "99 lines to calibrate flags on: give 100 or more" in answer.stderr
-    )
+    assert answer.exit_code == 1
+    assert "99 lines to calibrate flags on: give 100 or more" in answer.stderr
     (place / "tgt").rename(place / "elsewhere")
     answer = invoke("convert", place / "run", "-o", output)
     assert answer.exit_code == 0 and flags_of(output) is None

@@ -72,10 +72,8 @@ def test_the_n_gram_stands_beside_the_figure() -> None:
             Path("learnt").unlink()
         result = invoke(f"predict {run} text")
         assert result.exit_code == 0 and "n-gram" not in result.stdout
-        assert (
-            re.fullmatch(r"no n-gram model to compare with: [^\n]+\n", result.stderr)
-            and why in result.stderr
-        )
+        assert re.fullmatch(r"no n-gram model to compare with: [^\n]+\n", result.stderr)
+        assert why in result.stderr
 
 
 def test_each_byte_as_json() -> None:

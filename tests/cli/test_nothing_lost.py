@@ -162,11 +162,7 @@ def translate(
         return None
 
 
-FORMS = {
-    "text": "",
-    "jsonl": "--format jsonl -b 2 --n-best 2",
-    "sampling": "--sample --seed 5",
-}
+FORMS = {"text": "", "jsonl": "--format jsonl -b 2 --n-best 2", "sampling": "--sample --seed 5"}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -201,10 +197,8 @@ def test_a_stream_goes_on(model: Path, place: Path) -> None:
     n_done = (place / ".out.part").read_bytes().count(b"\n")
     assert 4 <= n_done <= 28
     short = translate(model, "--resume", stdin=b"a\n" * (n_done - 1))
-    assert (
-        short.exit_code == 1
-        and f"has {n_done - 1} lines, but {n_done} are translated" in short.stderr
-    )
+    assert short.exit_code == 1
+    assert f"has {n_done - 1} lines, but {n_done} are translated" in short.stderr
     assert translate(model, "--resume", stdin=given).exit_code == 0
     assert (place / "out").read_bytes() == whole
     translate(model, dies_after=4, stdin=given)
@@ -215,10 +209,8 @@ def test_a_stream_goes_on(model: Path, place: Path) -> None:
 def test_what_is_left_is_told(model: Path, place: Path) -> None:
     """An error names the part that it leaves if a line is translated; a new start keeps it."""
     unnamed = translate(model, "--resume", "-o", "-")
-    assert (
-        unnamed.exit_code == 1
-        and "--resume needs an output file with one line per input line" in unnamed.stderr
-    )
+    assert unnamed.exit_code == 1
+    assert "--resume needs an output file with one line per input line" in unnamed.stderr
     endless = b"x" * (MAX_LINE_BYTES + 1)
     failed = translate(model, stdin=b"\n".join([*LINES[:20], endless]))
     assert failed.exit_code == 1 and re.search(r"are kept in \S+\.out\.part\n", failed.stderr)

@@ -70,10 +70,7 @@ def interrupted(*options: tuple[str, object]) -> None:
     """Leave a line in .out.part, as of a command with these options."""
     with (
         pytest.raises(KeyboardInterrupt),
-        resumable_writer(Path("out"), False, dict(options)) as (
-            file,
-            _,
-        ),
+        resumable_writer(Path("out"), False, dict(options)) as (file, _),
     ):
         file.write(b"one\nhalf")
         raise KeyboardInterrupt

@@ -56,10 +56,7 @@ BAD: list[tuple[str, str]] = [
     (f"{TRAIN} --src src --valid-src src --weight 1 --weight 2", "2 --weight for 1 corpora"),
     ("train -o new --arch luong --valid-tgt tgt", "no training text"),
     (f"{TEXT} --set lr=1", "configuration lr: unknown key; bytenmt info ARCH prints all"),
-    (
-        "info bahdanau --set model.score=dot",
-        "configuration model.score: unknown key",
-    ),
+    ("info bahdanau --set model.score=dot", "configuration model.score: unknown key"),
     (f"{TEXT} --config wrong.toml", "wrong.toml is not TOML"),
     (f"{TEXT} --config none", "--config none cannot be read"),
     ("train -o new --text tgt --valid-text tgt", "no architecture: give --arch"),

@@ -66,11 +66,7 @@ budgets = st.integers(1, 2000) | st.integers(1, 2**40)
     epoch=st.integers(0, 99),
 )
 def test_plan_is_a_partition_within_the_budget(
-    pairs: list[tuple[int, int]],
-    has_source: bool,
-    max_tokens: int,
-    seed: int,
-    epoch: int,
+    pairs: list[tuple[int, int]], has_source: bool, max_tokens: int, seed: int, epoch: int
 ) -> None:
     source = lengths([s if has_source else 0 for s, _ in pairs])
     target = lengths([t for _, t in pairs])

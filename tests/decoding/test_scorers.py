@@ -71,9 +71,8 @@ def test_translations_cost_what_they_cost_in_pytorch(name: str) -> None:
     sums = [sum(float(one.log_p.sum()) for one in readings) for readings in (actual, expected)]
     assert sums[0] / n_bytes == pytest.approx(sums[1] / n_bytes, abs=1e-6 * max(1.0, largest / 20))
     (alone,) = CpuScorer(packed, threads=2).score_texts(SOURCES[4:5], ENDED[4:5])
-    assert np.array_equal(alone.log_p, actual[4].log_p) and np.array_equal(
-        alone.rank, actual[4].rank
-    )
+    assert np.array_equal(alone.log_p, actual[4].log_p)
+    assert np.array_equal(alone.rank, actual[4].rank)
 
 
 @pytest.mark.parametrize("name", ["luong", "convs2s"])

@@ -33,9 +33,8 @@ def test_a_heat_map_has_a_panel_for_each_layer() -> None:
     assert [axes.get_xlabel() for axes in made.axes] == [*maps]
     for axes, weights in zip(made.axes, maps.values(), strict=True):
         assert np.array_equal(axes.images[0].get_array(), weights)
-        assert len(axes.get_xticklabels()) == len(SOURCE) + 1 and len(
-            axes.get_yticklabels()
-        ) == len(TEXT)
+        assert len(axes.get_xticklabels()) == len(SOURCE) + 1
+        assert len(axes.get_yticklabels()) == len(TEXT)
     assert plots.png(made).startswith(PNG)
 
 

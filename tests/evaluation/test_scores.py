@@ -18,13 +18,7 @@ from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.pair_files import PairFiles
 from bytenmt.decoding.pytorch.scorer import TorchScorer
 from bytenmt.errors import BytenmtError
-from bytenmt.evaluation.comparison import (
-    System,
-    read_metrics,
-    table,
-    to_dict,
-    with_significance,
-)
+from bytenmt.evaluation.comparison import System, read_metrics, table, to_dict, with_significance
 from bytenmt.evaluation.likelihood import log_probabilities
 from bytenmt.evaluation.scores import text_metrics, text_scores, text_values
 from bytenmt.plugins import METRICS, Metric

@@ -15,13 +15,7 @@ from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.loading import Runtime, load_runs, runtime_from_models
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.language.generate import generate
-from bytenmt.utf8 import (
-    ACCEPT,
-    EOS,
-    LONGEST_CHARACTER,
-    allowed_bytes,
-    decoding_cost,
-)
+from bytenmt.utf8 import ACCEPT, EOS, LONGEST_CHARACTER, allowed_bytes, decoding_cost
 
 CPU = torch.device("cpu")
 SOURCELESS = {

@@ -143,9 +143,7 @@ def test_sigmoid_and_tanh_are_numpys() -> None:
 
 # ---- cells
 
-CELLS: dict[str, Callable[[int, int], GRU | LSTM]] = {
-    "lstm": lambda d_input, d: LSTM(d_input, d),
-}
+CELLS: dict[str, Callable[[int, int], GRU | LSTM]] = {"lstm": lambda d_input, d: LSTM(d_input, d)}
 RESETS: tuple[GRUReset, ...] = ("before", "after")
 UPDATES: tuple[GRUUpdate, ...] = ("keep", "take")
 for how in combinations(RESETS, UPDATES):
@@ -236,11 +234,9 @@ def test_a_nan_goes_through_a_fused_cell() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         states, _ = cell(torch.full((1, 2, 3), math.nan), (torch.zeros(1, 4),))
     states.sum().backward()
-    assert (
-        states.isnan().all()
-        and cell.input.weight.grad is not None
-        and cell.input.weight.grad.isnan().all()
-    )
+    assert states.isnan().all()
+    assert cell.input.weight.grad is not None
+    assert cell.input.weight.grad.isnan().all()
 
 
 # ---- norms

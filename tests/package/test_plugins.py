@@ -227,9 +227,8 @@ def test_nan_is_never_the_best(
         settings += ["train.valid_every=1", "train.max_updates=9", "train.schedule=constant"]
         heard = Heard()
         train(tmp_path / name, config("luong", *settings), **texts, device=CPU, reporter=heard)
-        assert load_checkpoint(tmp_path / name).update == last and (
-            tmp_path / name / BEST
-        ).exists() == (best is not None)
+        assert load_checkpoint(tmp_path / name).update == last
+        assert (tmp_path / name / BEST).exists() == (best is not None)
         assert best is None or read_run(tmp_path / name)[1].facts.update == best
         found = [record for record in records(tmp_path / name) if "valid_bits_per_byte" in record]
         assert found[-1]["valid_bits_per_byte"] is None  # NaN is no JSON

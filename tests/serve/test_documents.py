@@ -54,10 +54,8 @@ def test_a_document_is_read_and_written() -> None:
         assert lines == [*LINES, [("three",), ("four",)], []]
         translations = [[LineTranslation(("x ", *line)) for line in own] for own in lines]
         files = await pool.run("a", write, pages, translations)
-        assert (
-            files == list(map(write, pages, translations))
-            and files[0] == b"<p>x One <b>two</b>.</p>"
-        )
+        assert files == list(map(write, pages, translations))
+        assert files[0] == b"<p>x One <b>two</b>.</p>"
         for name, data, why in (
             ("secret.json", b"{", "the file.json: not json: .* line 1"),
             ("a.json", b"[" * 9_000, "the file.json: not json"),

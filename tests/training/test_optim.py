@@ -12,11 +12,7 @@ from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import load_config
 from bytenmt.config.train_section import TrainConfig
-from bytenmt.training.optim import (
-    MovingAverage,
-    build_optimizer,
-    set_rate,
-)
+from bytenmt.training.optim import MovingAverage, build_optimizer, set_rate
 
 
 def descend(train: TrainConfig, n_steps: int, resume_at: int | None = None) -> np.ndarray[Any, Any]:

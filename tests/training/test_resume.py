@@ -268,10 +268,8 @@ def test_a_run_knows_its_texts(place: Path, option: str) -> None:
         "text": ["--text", "src", "--valid-text", "valid", "--set", "train.window=4"],
     }[option]
     asked = invoke(*TRAIN, *SMALL, "--resume")
-    assert (
-        asked.exit_code == 1
-        and "run holds nothing to continue: give the training text" in asked.stderr
-    )
+    assert asked.exit_code == 1
+    assert "run holds nothing to continue: give the training text" in asked.stderr
     assert (done := invoke(*TRAIN, *SMALL, *texts, "--max-updates", "1")).exit_code == 0, (
         done.stderr
     )

@@ -79,9 +79,8 @@ def test_what_is_marked_comes_back(
     assert merge_texts(part for some in back for part in some) == merge_texts(parts)
     for chunk, some in zip(chunks, back, strict=True):
         assert not chunk.separator.decode().strip()
-        assert (
-            sentinel_numbers(chunk.source) == [*range(len(chunk.spans))] and len(chunk.spans) <= 8
-        )
+        assert sentinel_numbers(chunk.source) == [*range(len(chunk.spans))]
+        assert len(chunk.spans) <= 8
         assert all(0 <= first < second < len(chunk.spans) for first, second in chunk.pairs)
         assert len(chunk.source) <= limit or len(chunk.source) <= 4
         own = "".join(part if isinstance(part, str) else part.text for part in some[:-1])

@@ -113,18 +113,13 @@ def runtime(**facts: Any) -> Runtime:
 
 @pytest.mark.parametrize(
     ("facts", "is_split"),
-    [
-        ({"multi_sentence_share": 0.01}, True),
-        ({"multi_sentence_share": 0.3}, False),
-        ({}, False),
-    ],
+    [({"multi_sentence_share": 0.01}, True), ({"multi_sentence_share": 0.3}, False), ({}, False)],
 )
 def test_auto_follows_the_training_text(facts: dict[str, Any], is_split: bool) -> None:
     one = runtime(**facts)
     assert bool(sentence_languages(one, "auto")) == is_split
-    assert (
-        sentence_languages(one, "always") == ("en", "de") and sentence_languages(one, "never") == ()
-    )
+    assert sentence_languages(one, "always") == ("en", "de")
+    assert sentence_languages(one, "never") == ()
 
 
 def test_the_language_is_that_of_the_training_files() -> None:

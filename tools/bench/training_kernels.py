@@ -45,7 +45,7 @@ SWITCHED_OFF: dict[str, list[Replacement]] = {
     ],
     "fused_additive": [(f"{LAYERS}.attention.can_fuse", lambda keys: False)],
     "fused_norm": [
-        (f"{ARCHITECTURES}.bytenet.model.norm_relu", lambda norm, x: torch.relu(norm(x))),
+        (f"{ARCHITECTURES}.bytenet.model.norm_relu", lambda norm, x: torch.relu(norm(x)))
     ],
     "dropout": [(f"{LAYERS}.dropout.MIN_NUMBERS", 1 << 62)],
 }
