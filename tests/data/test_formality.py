@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from bytenmt.config.schema import DataConfig, config_tree, load_config, parse_config
 from bytenmt.data.augment.augmenter import Augmenter, asking_for_form
 from bytenmt.data.batches import Batch
-from bytenmt.data.corpus import ParallelCorpus, TextFile
+from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.data.text_file import TextFile
 from bytenmt.formality import FORM_BYTES, shown_form
 from bytenmt.layers.ngram_tables import NgramTables
 from bytenmt.utf8 import ACCEPT, FORBIDDEN, UTF8_COST
@@ -228,7 +229,8 @@ def test_a_share_of_the_pairs_is_drawn_by_seed_epoch_and_row() -> None:
 def test_the_byte_comes_after_all_other_changes() -> None:
     """Of the original target: capitals hide the form. Noise does not change it, and no other draw
     depends on it."""
-    others = {"noise": 0.5, "upper_case": 0.5, "unpunctuated": 0.5, "empty_source": 0.3}
+    others: dict[str, Any] = {"noise": 0.5, "upper_case": 0.5, "unpunctuated": 0.5}
+    others["empty_source"] = 0.3
     without = changed(0.0, **others)
     for k, (source, target) in enumerate(changed(1.0, **others)):
         form = shown_form(SENTENCES[k])
