@@ -19,7 +19,7 @@ TEXT = "train -o new --arch luong --text tgt --valid-text tgt --set train.max_up
 RESUME = "train -o run --resume --src src --valid-src src --tgt tgt --valid-tgt tgt"
 
 
-def invoke(*words: str | Path) -> Result:
+def invoke(*words: object) -> Result:
     """Run a command, given as one line or as words."""
     return CliRunner().invoke(main, [*map(str, words)] if len(words) > 1 else str(words[0]).split())
 

@@ -31,6 +31,9 @@ from bytenmt.translation.settings import Settings
 from bytenmt.translation.translator import Translator
 
 SECONDS = 20.0  # until a test that waits fails
+HELLO: dict[str, Any] = {"q": "hello", "source": "en", "target": "de"}  # a request to /translate
+SSE = {"accept": "text/event-stream"}
+UPLOAD: dict[str, Any] = {"data": HELLO, "files": {"file": ("a.txt", b"x")}}  # to /translate_file
 
 
 class Gate:

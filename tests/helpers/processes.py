@@ -60,7 +60,8 @@ def job(
     timeout: seconds that a process waits for another that says nothing.
     """
     # As torchrun's agent does, the test holds the store, so that it outlives the processes.
-    store = dist.distributed_c10d.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    c10d: Any = dist
+    store = c10d.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     environment = {
         "WORLD_SIZE": str(size),
         "MASTER_ADDR": "127.0.0.1",
