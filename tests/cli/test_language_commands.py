@@ -33,13 +33,8 @@ def texts(place: Path) -> None:
 @pytest.fixture
 def stdin(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Sets what standard input holds; click's own has no file number."""
-
-    def feed(path: str) -> None:
-        monkeypatch.setattr(
-            language_commands, "standard_input", lambda: BytesIO(Path(path).read_bytes())
-        )
-
-    return feed
+    streams = language_commands, "standard_input"
+    return lambda path: monkeypatch.setattr(*streams, lambda: BytesIO(Path(path).read_bytes()))
 
 
 @pytest.mark.slow

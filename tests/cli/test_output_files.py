@@ -26,15 +26,15 @@ def place(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("command", "output"),
-    [
-        (TRANSLATE, "out"),
-        (f"{TRANSLATE} --resume", "out"),
-        ("translate-file run text.txt out.txt --max-len-a 0 --max-len-b 3", "out.txt"),
-        ("convert run -o out.safetensors", "out.safetensors"),
-    ],
-)
+WRITERS = [
+    (TRANSLATE, "out"),
+    (f"{TRANSLATE} --resume", "out"),
+    ("translate-file run text.txt out.txt --max-len-a 0 --max-len-b 3", "out.txt"),
+    ("convert run -o out.safetensors", "out.safetensors"),
+]
+
+
+@pytest.mark.parametrize(("command", "output"), WRITERS)
 def test_a_second_writer_is_refused(command: str, output: str, place: Path) -> None:
     """The first one's lines are untouched, and the lock is gone with it."""
     Path(output).parent.joinpath(f".{output}.part").write_text("mine")

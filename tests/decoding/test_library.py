@@ -87,9 +87,8 @@ def test_a_family_is_forced_by_the_environment(
     monkeypatch.setenv(VARIABLE, JIT)
     assert choose() == JIT
     monkeypatch.setenv(VARIABLE, "sse")
-    with pytest.raises(
-        BytenmtError, match="BYTENMT_KERNELS is 'sse': use x86-64-avx512, .* or jit"
-    ):
+    message = "BYTENMT_KERNELS is 'sse': use x86-64-avx512, .* or jit"
+    with pytest.raises(BytenmtError, match=message):
         choose()
 
 

@@ -126,9 +126,8 @@ os._exit(said[0] != said[1])
 def test_a_forked_child_has_threads() -> None:
     """For training kernels, a team and a translator that was used before, as in a server that
     preloads it."""
-    done = subprocess.run(
-        [sys.executable, "-c", PRELOADED], cwd=ROOT, capture_output=True, text=True
-    )
+    words = [sys.executable, "-c", PRELOADED]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, (done.returncode, done.stderr)
 
 
