@@ -13,8 +13,17 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from command_line import EVALUATE, RESUME, TEXT, TRAIN, TRANSLATE
-from command_line import accepted, invoke, listing, refused
+from command_line import (
+    EVALUATE,
+    RESUME,
+    TEXT,
+    TRAIN,
+    TRANSLATE,
+    accepted,
+    invoke,
+    listing,
+    refused,
+)
 from made_up_engine import make_run
 
 from bytenmt import __version__
@@ -320,13 +329,13 @@ def test_commands_import_nothing_heavy_that_they_do_not_need(place: Path) -> Non
         assert name in run.stdout
 
 
-@pytest.mark.usefixtures("shared_place")
 WITHOUT = [
     ("torch", "train -o new --arch luong --preset tiny --src src --tgt tgt"),
     ("sacrebleu.metrics.bleu", f"evaluate run --src src --ref tgt {SHORT}"),
 ]
 
 
+@pytest.mark.usefixtures("shared_place")
 @pytest.mark.parametrize(("missing", "command"), WITHOUT)
 def test_a_missing_package_is_one_line(
     missing: str, command: str, monkeypatch: pytest.MonkeyPatch

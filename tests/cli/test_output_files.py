@@ -68,10 +68,8 @@ def test_the_lock_ends_with_the_process(place: Path) -> None:
 
 def interrupted(*options: tuple[str, object]) -> None:
     """Leave a line in .out.part, as of a command with these options."""
-    with (
-        pytest.raises(KeyboardInterrupt),
-        resumable_writer(Path("out"), False, dict(options)) as (file, _),
-    ):
+    writing = resumable_writer(Path("out"), False, dict(options))
+    with pytest.raises(KeyboardInterrupt), writing as (file, _):
         file.write(b"one\nhalf")
         raise KeyboardInterrupt
 

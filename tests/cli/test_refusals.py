@@ -70,7 +70,7 @@ BAD: list[tuple[str, str]] = [
     ("evaluate run --curves c.pdf", "c.pdf: give a name that ends in .png"),
     ("predict no_source none", "none: No such file"),
     ("adapt run tgt -o new", "tgt: no format has the suffix '': name a table .tsv; there are"),
-    (f"{SCORE} no_source --src src --ref tgt", "no_source is a language model"),
+    (f"{SCORE} -m no_source --src src --ref tgt", "no_source is a language model"),
     ("evaluate run", "nothing to score: give --src and --ref, or --curves"),
     ("plot bytenet --line a", "bytenet has no attention, or no source"),
     ("plot no_source --line a", "no_source has no attention, or no source"),

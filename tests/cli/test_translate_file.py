@@ -40,7 +40,6 @@ def capitals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 run = partial(invoke, "translate-file", "RUN")
-CHECK_SETTINGS = inputs.check_settings
 
 
 def test_a_document_in_and_out(tmp_path: Path) -> None:
@@ -175,7 +174,8 @@ def test_the_opposite_model_ranks_where_the_folder_names_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """--fast, greedy search and sampling go without; where it is missing, one line says so."""
-    load_models, check_settings = (Mock(wraps=one) for one in (inputs.load_models, CHECK_SETTINGS))
+    load_models = Mock(wraps=inputs.load_models)
+    check_settings = Mock(wraps=inputs.check_settings)
     monkeypatch.setattr(inputs, "load_models", load_models)
     monkeypatch.setattr(inputs, "check_settings", check_settings)
     own, opposite = tmp_path / "en-de", tmp_path / "de-en"
