@@ -18,7 +18,6 @@ from variants import VARIANTS
 from bytenmt.architectures.bahdanau import model as bahdanau
 from bytenmt.architectures.convs2s import model as convs2s
 from bytenmt.architectures.luong import model as luong
-from bytenmt.architectures.transformer import model as transformer
 from bytenmt.config.schema import parse_config
 from bytenmt.decoding.pytorch.scorer import TorchScorer
 from bytenmt.translation.alignment import CharacterLink, align_lines, link_characters, mean_weights
@@ -52,6 +51,7 @@ def seen(model: Any, source: bytes, text: bytes, is_reversed: bool) -> np.ndarra
     src = torch.tensor([[*source, EOS]], dtype=torch.uint8)
     memory = model.encode(src, torch.tensor([len(source) + 1]))
     found: list[np.ndarray] = []
+    shape = len(text), len(source) + 1
 
     with pytest.MonkeyPatch.context() as patch, torch.no_grad():
         for module in (bahdanau, luong, convs2s):
@@ -67,19 +67,16 @@ def seen(model: Any, source: bytes, text: bytes, is_reversed: bool) -> np.ndarra
 
         def noting_heads(q: Any, k: Any, v: Any, attn_mask: Any) -> Any:
             """Record the attention weights of the Transformer by passing the identity as values."""
-            if (q.shape[2], k.shape[2]) == (
-                len(text),
-                len(source) + 1,
-            ):  # not a block of self-attention
+            if (q.shape[2], k.shape[2]) == shape:  # not a block of self-attention
                 values = torch.eye(k.shape[2], dtype=v.dtype).expand(*k.shape[:3], -1)
                 found.append(attention(q, k, values, attn_mask=attn_mask)[0].mean(dim=0).numpy())
             return attention(q, k, v, attn_mask=attn_mask)
 
-        patch.setattr(transformer.F, "scaled_dot_product_attention", noting_heads)
+        patch.setattr(torch.nn.functional, "scaled_dot_product_attention", noting_heads)
         tgt = torch.tensor([[BOS, *text[:-1]]], dtype=torch.uint8)
         model(tgt, memory, model.start(memory))
     # Calls are the bytes of one layer, or the layers with all their bytes.
-    weights = np.concatenate(found).reshape(-1, len(text), len(source) + 1).mean(axis=0)
+    weights = np.concatenate(found).reshape(-1, *shape).mean(axis=0)
     order = [*reversed(range(len(source))), len(source)] if is_reversed else range(len(source) + 1)
     return weights[:, order]
 
@@ -102,9 +99,8 @@ def test_the_weights_are_those_of_the_prediction(name: str) -> None:
                 assert np.allclose(weights, np.mean(parts, axis=0), atol=1e-6)
                 if name not in FADING:
                     assert np.allclose(weights.sum(axis=1), 1, atol=1e-6)
-    assert np.ptp(found[1]) > (
-        0.02 if name in ("luong-twice", "luong-location-bounded") else 0.1
-    ), "weights that are all alike tell no mistake"
+    least = 0.02 if name == "luong-twice" else 0.1
+    assert np.ptp(found[1]) > least, "weights that are all alike tell no mistake"
 
 
 @given(st.text("a한é\U0001f600", max_size=6), st.text("b글", max_size=5), st.integers(0, 9))
@@ -133,10 +129,8 @@ def test_pieces_are_told_in_the_places_of_the_line() -> None:
     one, other = align_lines(models, [[(*first, b"")], [(*second, b"")]])
     (line, nothing) = align_lines(models, [[(*first, b" "), (*second, b"")], [(b"", b"", b"")]])
     assert nothing == [] and line[: len(one)] == one and len(line) == len(one) + len(other) == 5
-    moved = [
-        CharacterLink((a + 4, b + 4), (c + 3, d + 3), weight) for (a, b), (c, d), weight in other
-    ]
-    assert line[len(one) :] == moved
+    for link, ((a, b), (c, d), weight) in zip(line[len(one) :], other, strict=True):
+        assert link == CharacterLink((a + 4, b + 4), (c + 3, d + 3), weight)
 
 
 @pytest.mark.slow
@@ -146,12 +140,10 @@ def test_pieces_are_told_in_the_places_of_the_line() -> None:
 def test_the_command_tells_alignments(tmp_path: Path, options: str) -> None:
     """With --alignment every character but the separators of parts is aligned."""
     run, plain = make_run(tmp_path / "run"), make_run(tmp_path / "plain", "bytenet", 1)
-    near = make_run(
-        tmp_path / "near", "luong", 2, ("model.attention=local-p", "model.attention_window=5")
-    )
-    off = make_run(
-        tmp_path / "off", "luong", 2, ("model.attention=off", "model.input_feeding=false")
-    )
+    local = ("model.attention=local-p", "model.attention_window=5")
+    near = make_run(tmp_path / "near", "luong", 2, local)
+    without = ("model.attention=off", "model.input_feeding=false")
+    off = make_run(tmp_path / "off", "luong", 2, without)
     (tmp_path / "src").write_text("one 두 번째 three\n\nb\n")
     options += " --format jsonl --max-len-b 9"
     command = ["translate", "-i", f"{tmp_path}/src", *options.split()]
