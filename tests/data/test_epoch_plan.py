@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -174,10 +175,11 @@ def test_kernels_equal_themselves_uncompiled(
     long."""
     source = lengths([0 if long else s for s, _ in pairs])
     target = lengths([t + 65_500 * long for _, t in pairs])
-    parts = np.array([0, len(pairs) // 3, len(pairs)]), [first, second]
-    compiled = epoch_plan(source, target, max_tokens, seed, 0, *parts)
+    bounds = np.array([0, len(pairs) // 3, len(pairs)])
+    plan = partial(epoch_plan, source, target, max_tokens, seed, 0, bounds=bounds)
+    compiled = plan(weights=[first, second])
     with uncompiled():
-        assert same(compiled, epoch_plan(source, target, max_tokens, seed, 0, *parts))
+        assert same(compiled, plan(weights=[first, second]))
 
 
 def test_plan_is_drawn_from_seed_and_epoch() -> None:
@@ -280,10 +282,10 @@ def test_a_fraction_is_drawn_anew_and_fairly() -> None:
 
 def test_weights_of_one_change_nothing() -> None:
     source, target = realistic(300)
-    bounds = np.array([0, 100, 300])
-    plan = epoch_plan(source, target, 900, 1, 0, bounds, weights=[1, 1.0])
-    assert same(plan, epoch_plan(source, target, 900, 1, 0))
-    once_more = epoch_plan(source, target, 900, 1, 0, bounds, weights=[2, 1])
+    plan = partial(epoch_plan, source, target, 900, 1, 0)
+    parts = np.array([0, 100, 300])
+    assert same(plan(bounds=parts, weights=[1, 1.0]), plan())
+    once_more = plan(bounds=parts, weights=[2, 1])
     assert len(once_more.order) == 400 and (np.bincount(once_more.order)[:100] == 2).all()
 
 

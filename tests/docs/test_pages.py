@@ -18,6 +18,7 @@ from guide_pages import CARDS, PAGES, REPORTS, ROOT, Command
 
 from bytenmt.cli.main import COMMANDS, main
 from bytenmt.config import schema
+from bytenmt.config.train_section import TrainConfig
 from bytenmt.decoding.model_summary import model_description
 from bytenmt.sentinels import CLASSES
 from tools import configuration_page
@@ -150,7 +151,7 @@ def configuration_keys() -> set[str]:
     models = get_args(schema.ModelConfig)
     sections = [
         ("data", schema.DataConfig),
-        ("train", schema.TrainConfig),
+        ("train", TrainConfig),
         *(("model", one) for one in models),
     ]
     return {f"{section}.{key}" for section, kind in sections for key in kind.__struct_fields__}

@@ -29,8 +29,8 @@ def model(
 ) -> Trained:
     """A model that was trained to the end, on FILES of 30 and 40 bytes, unless they are given."""
     settings_of_run = load_config("luong", "tiny", [*settings, "train.patience=3"])
-    facts = {"corpora": (FILES,), "source_bytes": 30, "target_bytes": 40} | facts
-    recorded = Facts(progress=Progress(update=update, waited=waited), **facts)
+    text: dict[str, Any] = {"corpora": (FILES,), "source_bytes": 30, "target_bytes": 40}
+    recorded = Facts(progress=Progress(update=update, waited=waited), **text | facts)
     training = Training.from_model(Path("missing"), settings_of_run, recorded)
     return Trained(name, training, {"chrf": value})
 

@@ -316,7 +316,7 @@ def luong_score(p: Parameters, options: Options, h: Array, top: Array) -> float:
 
 
 def layer_norm(p: Parameters, name: str, x: Array) -> Array:
-    centred = x - x.mean()
+    centred = x - float(x.mean())
     scale = sqrt(float((centred * centred).mean()) + 1e-5)
     return centred / scale * p[f"{name}.weight"] + p[f"{name}.bias"]
 

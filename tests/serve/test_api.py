@@ -24,6 +24,7 @@ KO = {"language": "ko", "confidence": 100.0}
 HTML = '<p title="x">one &amp; <b>two</b></p><script>if (a<b) {}</script>'
 IN_CAPITALS = HTML.replace("x", "X0").replace("one", "ONE").replace("two</b>", "TWO</b>0")
 COPIED = "https://x.org/a\ninfo@x.org\n{name}"
+GREETING = "안녕하세요"
 TO_ENGLISH = {"source": "auto", "target": "en"}
 
 # In which way, and what besides HELLO, clients send to /translate; the translation; the answer's
@@ -55,8 +56,8 @@ ANSWERS: list[tuple[str, dict[str, Any], str | list[str], dict[str, Any]]] = [
     # The server has a term (dog, Hund).
     ("json", {"q": "a dog"}, "A Hund0", {}),
     # The language is found out; of a list it is one.
-    ("json", {"q": "안녕하세요", **TO_ENGLISH}, "안녕하세요0", {"detectedLanguage": KO}),
-    ("json", {"q": ["안녕", "ok"], **TO_ENGLISH}, ["안녕0", "OK0"], {"detectedLanguage": [KO, KO]}),
+    ("json", {"q": GREETING, **TO_ENGLISH}, f"{GREETING}0", {"detectedLanguage": KO}),
+    ("json", {"q": [GREETING], **TO_ENGLISH}, [f"{GREETING}0"], {"detectedLanguage": [KO]}),
 ]
 
 
@@ -201,8 +202,9 @@ def test_files() -> None:
 
 @pytest.mark.parametrize(("proxy", "path"), [("testclient", "/mt"), ("1.2.3.4", "")])
 def test_a_trusted_proxy_tells_the_path_before_that_of_the_server(proxy: str, path: str) -> None:
-    server: Any = ProxyHeaders(made_up_app().asgi(), [proxy])
-    asked, told = TestClient(server), {"x-forwarded-prefix": "/mt/"}
+    server: Any = made_up_app().asgi()
+    behind: Any = ProxyHeaders(server, [proxy])
+    asked, told = TestClient(behind), {"x-forwarded-prefix": "/mt/"}
     url = asked.post("/translate_file", **UPLOAD, headers=told).json()["translatedFileUrl"]
     assert url.startswith(f"http://testserver{path}/download_file/")
     assert asked.get(url.replace("/mt/", "/"), headers=told).content == b"X0"
