@@ -289,10 +289,11 @@ def test_gradients_equal_those_of_the_fused_attention(dtype: torch.dtype, tolera
     mask[..., 0], mask[1, :, :, 3] = True, False
     found = []
     fused: Any = F.scaled_dot_product_attention
-    for precision, attend in ((dtype, _attend), (torch.float64, fused)):
+    ours: Any = _attend
+    for precision, attend in ((dtype, ours), (torch.float64, fused)):
         inputs = [one.to(precision).requires_grad_() for one in (q, k, v)]
         output = attend(*inputs, mask)
         grads = torch.autograd.grad((output.double() * weight).sum(), inputs)
         found.append([output.double(), *(one.double() for one in grads)])
-    for ours, theirs in zip(*found, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=3 * tolerance)
+    for own, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(own, theirs, rtol=tolerance, atol=3 * tolerance)
