@@ -5,7 +5,6 @@ python tools/rival/export.py runs/rival --precision int8
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ import torch
 from torch import nn
 
 from bytenmt.errors import BytenmtError
-from tools.extras import import_package
+from tools.extras import import_package, tool_parser
 from tools.rival.model import Transformer
 from tools.rival.recipe import load_model
 from tools.rival.score import PRECISIONS, export_folder
@@ -93,9 +92,7 @@ def export(folder: Path, precision: str) -> Path:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument("folder", type=Path, help="run folder")
     parser.add_argument("--precision", choices=PRECISIONS, default="int8")
     args = parser.parse_args(arguments)

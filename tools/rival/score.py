@@ -24,7 +24,7 @@ if __name__ == "__main__":
 from bytenmt.data.augment.noise import Letters, noisy_lines
 from bytenmt.errors import BytenmtError, CheckpointError, DataError
 from bytenmt.evaluation.scores import text_scores
-from tools.extras import import_package
+from tools.extras import import_package, tool_parser
 from tools.measurements import BATCHES, NOISE_SEED, SHARES
 from tools.rival.recipe import RunInfo, read_metrics
 from tools.rival.text import PIECES, SubwordModel, read_lines
@@ -137,9 +137,7 @@ def scores(args: argparse.Namespace) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument("folder", type=Path, help="folder of an exported run")
     parser.add_argument("--precision", choices=PRECISIONS, default="int8")
     parser.add_argument("--beam", type=int, default=1)

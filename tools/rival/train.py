@@ -14,7 +14,6 @@ of the pieces that SentencePiece chooses, and EOS, over the target's UTF-8 bytes
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -38,6 +37,7 @@ from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.data.pair_files import PairFiles
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.training.optim import MovingAverage, Muon
+from tools.extras import tool_parser
 from tools.rival.model import MAX_PIECES, Transformer, stacked_projections
 from tools.rival.recipe import (
     BEST,
@@ -293,9 +293,7 @@ def build_optimizer(model: Transformer, recipe: Recipe) -> torch.optim.Optimizer
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     for name in ("--src", "--tgt"):
         parser.add_argument(name, type=Path, required=True, metavar="FILE", action="append")
     for name in ("--valid-src", "--valid-tgt"):

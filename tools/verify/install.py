@@ -49,14 +49,7 @@ def build_wheel(folder: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", str(tools)], check=True)
     pip = [str(tools / "bin" / "python"), "-m", "pip", "install", "--quiet", "build"]
     subprocess.run(pip, check=True)
-    build = [
-        str(tools / "bin" / "python"),
-        "-m",
-        "build",
-        "--outdir",
-        str(folder / "dist"),
-        str(CHECKOUT),
-    ]
+    build = [pip[0], "-m", "build", "--outdir", str(folder / "dist"), str(CHECKOUT)]
     subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
     for file in sorted((folder / "dist").iterdir()):
         print(f"{file.name}: {file.stat().st_size / 1e6:.2f} MB")
@@ -68,9 +61,8 @@ def check_installation(python: str, wheel: Path, folder: Path, model: Path) -> b
     place = folder / Path(python).name
     subprocess.run([python, "-m", "venv", str(place)], check=True)
     own = str(place / "bin" / "python")
-    version = subprocess.run(
-        [own, "--version"], capture_output=True, text=True, check=True
-    ).stdout.strip()
+    told = subprocess.run([own, "--version"], capture_output=True, text=True, check=True)
+    version = told.stdout.strip()
     limits = CHECKOUT / "tools" / "constraints.txt"
     subprocess.run([own, "-m", "pip", "install", "-q", "-c", str(limits), str(wheel)], check=True)
     print(f"\n== {version}: {', '.join(sizes(place))}")
@@ -87,16 +79,12 @@ def check_installation(python: str, wheel: Path, folder: Path, model: Path) -> b
         command = [str(place / "bin" / "bytenmt"), *arguments]
         run = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True)
         seconds = time.perf_counter() - began
-        as_expected = (
-            run.returncode == 0 if works else run.returncode == 1 and "pip install" in run.stderr
-        )
+        refused = run.returncode == 1 and "pip install" in run.stderr
+        as_expected = run.returncode == 0 if works else refused
         good &= as_expected
-        last = (
-            (run.stderr if not works or not as_expected else run.stdout).strip().splitlines()[-1:]
-        )
-        print(
-            f"{'ok' if as_expected else 'WRONG':6}{what:28}{seconds:7.2f} s  {''.join(last)[:90]}"
-        )
+        last = (run.stdout if works and as_expected else run.stderr).strip().splitlines()[-1:]
+        state = "ok" if as_expected else "WRONG"
+        print(f"{state:6}{what:28}{seconds:7.2f} s  {''.join(last)[:90]}")
     shutil.rmtree(place)
     return good
 
@@ -124,10 +112,8 @@ def sizes(place: Path) -> Sequence[str]:
     packages = next(place.glob("lib/python*/site-packages"))
     found = {one.name: size(one) for one in packages.iterdir() if not one.name.startswith("pip")}
     largest = sorted(found, key=lambda name: -found[name])[:N_LARGEST_PACKAGES]
-    return [
-        f"{sum(found.values()) / 1e6:.0f} MB",
-        *(f"{name} {found[name] / 1e6:.0f}" for name in largest),
-    ]
+    total = f"{sum(found.values()) / 1e6:.0f} MB"
+    return [total, *(f"{name} {found[name] / 1e6:.0f}" for name in largest)]
 
 
 def size(path: Path) -> int:
