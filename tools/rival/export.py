@@ -67,10 +67,9 @@ def _attention(
     output.
     """
     rows = [size * attention.embed_dim for size in sizes]
-    assert attention.in_proj_weight is not None and attention.in_proj_bias is not None
-    weights, biases = (
-        torch.split(t, rows) for t in (attention.in_proj_weight, attention.in_proj_bias)
-    )
+    whole, all_bias = attention.in_proj_weight, attention.in_proj_bias
+    assert whole is not None and all_bias is not None
+    weights, biases = (torch.split(tensor, rows) for tensor in (whole, all_bias))
     for part, weight, bias in zip(parts, weights, biases, strict=False):
         _linear(part, weight, bias)
     _linear(parts[-1], attention.out_proj.weight, attention.out_proj.bias)

@@ -66,9 +66,7 @@ class Translator:
             str(folder), device="cpu", compute_type=PRECISIONS[precision], intra_threads=threads
         )
         self._options = {"beam_size": beam, "max_batch_size": batch, "max_decoding_length": most}
-        self.bytes = (run / PIECES).stat().st_size + sum(
-            file.stat().st_size for file in folder.iterdir()
-        )
+        self.bytes = sum(file.stat().st_size for file in (run / PIECES, *folder.iterdir()))
 
     def pieces(self, lines: Sequence[str]) -> list[list[str]]:
         """Return the pieces of each translation; none for an empty line."""
@@ -144,20 +142,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--src", type=Path, required=True, metavar="FILE")
     parser.add_argument("--ref", type=Path, metavar="FILE")
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="write the translations here"
-    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="of the translations")
     parser.add_argument("--noise", type=float, nargs="*", default=SHARES, metavar="SHARE")
-    parser.add_argument(
-        "--speed-lines", type=int, default=200, help="number of lines to time (%(default)s)"
-    )
+    parser.add_argument("--speed-lines", type=int, default=200, help="lines to time (%(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     args = parser.parse_args(arguments)
     try:
         if args.output:
-            texts = Translator(
-                args.folder, args.precision, args.beam, threads=args.threads
-            ).translate(read_lines(args.src))
+            whole = Translator(args.folder, args.precision, args.beam, threads=args.threads)
+            texts = whole.translate(read_lines(args.src))
             args.output.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
         if args.ref:
             found = json.dumps(scores(args), indent=1)
