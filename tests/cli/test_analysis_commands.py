@@ -119,9 +119,7 @@ def test_no_curve_is_there(place: Path) -> None:
     assert not (place / "c.png").exists()
 
 
-def test_a_picture_without_matplotlib_is_one_line(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_picture_without_matplotlib_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "pip install 'bytenmt[plots]'" in invoke("plot run --line a").stderr
     assert "pip install 'bytenmt[plots]'" in invoke("evaluate run --curves c.png").stderr

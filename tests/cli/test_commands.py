@@ -201,9 +201,7 @@ def test_a_signal_is_the_exit_code(call: Call) -> None:
     assert invoke(f"{TRAIN} --src src --valid-src src").exit_code == 143
 
 
-def test_a_signal_before_the_first_update_is_told(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_before_any_update_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "train", Mock(side_effect=KeyboardInterrupt))
     result = invoke(f"{TRAIN} --src src --valid-src src")
     assert result.exit_code == 130
@@ -337,7 +335,7 @@ WITHOUT = [
 
 @pytest.mark.usefixtures("shared_place")
 @pytest.mark.parametrize(("missing", "command"), WITHOUT)
-def test_a_missing_package_is_one_line(
+def test_a_missing_package_is_told(
     missing: str, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bleu_scorer.cache_clear()

@@ -33,9 +33,7 @@ def test_schedules() -> None:
     assert factor(4, standstills=2, schedule="plateau") == pytest.approx(0.5)  # still warming up
 
 
-def test_a_schedule_of_a_plugin_goes_before_that_of_the_package(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_schedule_of_a_plugin_goes_before_a_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SCHEDULES, "constant", lambda train, progress: progress.update / 1000)
     assert (factor(4, schedule="constant"), factor(500, schedule="constant")) == (0.5, 0.5)
 

@@ -160,9 +160,7 @@ def test_a_copied_text_is_still_copied(text: str, key: int) -> None:
         ("", "", ("", "")),
     ],
 )
-def test_final_signs_are_left_out_of_both_sides_or_none(
-    source: str, target: str, expected: tuple[str, str]
-) -> None:
+def test_final_signs_go_on_both_sides(source: str, target: str, expected: tuple[str, str]) -> None:
     found = without_final_sign(source.encode(), target.encode(), np.uint64(1))
     assert found == tuple(text.encode() for text in expected)
 

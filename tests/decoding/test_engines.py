@@ -143,9 +143,7 @@ DIVERGED = [
 
 @pytest.mark.parametrize(("kind", "case"), rotated(list(KINDS), DIVERGED))
 @pytest.mark.parametrize("options", [SearchOptions(), SearchOptions(beam=3), SAMPLED])
-def test_a_model_that_has_diverged_is_told(
-    kind: str, case: tuple[str, str], options: SearchOptions
-) -> None:
+def test_a_diverged_model_is_told(kind: str, case: tuple[str, str], options: SearchOptions) -> None:
     of = model(case[0])
     with torch.no_grad():
         of.get_parameter(case[1]).view(-1)[2] = torch.nan

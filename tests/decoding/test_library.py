@@ -65,7 +65,7 @@ def test_comments_and_docstrings_make_nothing_stale(tmp_path: Path) -> None:
     assert syntax_digest([source]) != before
 
 
-def test_the_best_family_of_the_processor_is_chosen(
+def test_the_best_family_of_kernels_is_chosen(
     objects: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(library, "cpu_flags", lambda: AVX2.cpu_flags)
@@ -77,9 +77,7 @@ def test_the_best_family_of_the_processor_is_chosen(
     assert choose() == JIT
 
 
-def test_a_family_is_forced_by_the_environment(
-    objects: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_variable_forces_a_family(objects: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What depends on the processor comes with the family."""
     monkeypatch.setenv(VARIABLE, AVX2.name)
     kernels = library.choose_kernels.__wrapped__()
@@ -122,9 +120,7 @@ def test_the_next_best_family_is_chosen(objects: Path) -> None:
     assert choose() == AVX2.name
 
 
-def test_a_folder_from_which_nothing_may_be_executed(
-    objects: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_where_nothing_may_run(objects: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then Numba compiles; without it the message of the system is printed, in one line."""
 
     def refuse(file: str) -> Any:

@@ -151,9 +151,7 @@ ROWS = zip(WITH_SOURCE, cycle(MANY_OPTIONS), cycle([None, b"some bytes"]), stric
 
 @pytest.mark.slow
 @by_variant(("name", "options", "source"), ROWS)
-def test_a_pass_does_not_touch_the_host(
-    name: str, options: SearchOptions, source: bytes | None
-) -> None:
+def test_no_pass_touches_the_host(name: str, options: SearchOptions, source: bytes | None) -> None:
     """On a device without data reading a number fails, and a tensor made on the host is seen."""
     meta, model = torch.device("meta"), invariants.make(name).bfloat16()
     requests = [Request(source, 20), Request(source, 10)]

@@ -51,7 +51,7 @@ def test_an_error_on_any_thread_reaches_the_caller(failing: int, error: Any) -> 
 
 
 @pytest.mark.parametrize("method", ["_buffers", "_thread_context"])
-def test_an_engine_raises_what_its_other_thread_raises(
+def test_an_engine_raises_what_a_thread_raises(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error in another thread is raised instead of waiting forever; the next engine on the same
@@ -164,9 +164,7 @@ def test_it_stays_with_what_is_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("n_given", [0, 1])
-def test_threads_that_the_system_does_not_give(
-    n_given: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_the_system_does_not_give(n_given: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call is executed by its own thread then, once and whole."""
     start, left = threading.Thread.start, [n_given]
 

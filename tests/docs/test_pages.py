@@ -148,12 +148,8 @@ OTHER_OPTIONS = {
 
 def configuration_keys() -> set[str]:
     """Return the keys of all sections, as --set has them."""
-    models = get_args(schema.ModelConfig)
-    sections = [
-        ("data", schema.DataConfig),
-        ("train", TrainConfig),
-        *(("model", one) for one in models),
-    ]
+    sections = [("model", one) for one in get_args(schema.ModelConfig)]
+    sections += [("data", schema.DataConfig), ("train", TrainConfig)]
     return {f"{section}.{key}" for section, kind in sections for key in kind.__struct_fields__}
 
 

@@ -143,9 +143,7 @@ def test_a_pair_around_kept_text_is_one_code() -> None:
         ("&New file", "neue Datei", "&neue Datei"),
     ],
 )  # fmt: skip
-def test_ends_and_shortcuts_are_those_of_the_source(
-    text: str, translation: str, expected: str
-) -> None:
+def test_ends_and_shortcuts_of_the_source(text: str, translation: str, expected: str) -> None:
     assert restored(text, translation) == expected
 
 
@@ -212,9 +210,7 @@ def test_pairs_are_nested_as_in_the_source(
         (("ein alter", ONE, END_ONE), "ein alter<b></b>", "check", "in the wrong place"),
     ],
 )
-def test_a_translation_is_judged(
-    translation: CodedText, expected: str, level: str | None, why: str
-) -> None:
+def test_judgements(translation: CodedText, expected: str, level: str | None, why: str) -> None:
     made, report = translated("a.html", "<p>an <b>old</b></p>", lambda _: translation)
     assert made.decode() == f"<p>{expected}</p>"
     assert report.notes == [] if level is None else report.notes[0].verdict == level

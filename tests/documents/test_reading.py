@@ -54,18 +54,12 @@ WORD = pack((SAMPLES / "word.docx.in").read_text())
         ("a.txt", b"one\ntw\xe4o\n", "line 2: 0xE4 is not valid UTF-8: convert the file, such as"),
         ("a.po", PO.replace("UTF-8", "K" * 5000), f"unknown encoding {'K' * 60}: convert"),
         ("a.html", b'<meta charset="ascii">\xe4', "line 1: 0xE4 is not valid ASCII"),
-        (
-            "a.html",
-            "\n{% load x %}<html><p>a</p>",
-            "line 2: text or a template's code stands before",
-        ),
+        ("a.html", "\n{% load x %}<html><p>a</p>", "line 2: text or a template's code stands"),
         ("a.html", "<?php if (1 < 2) ?>\n<!doctype html>a", "line 1: text or a template's code"),
         ("a.strings", b"bplist00\xd1\xff", "a property list: convert it"),
     ],
 )
-def test_a_mistake_is_told_in_one_line_with_its_place(
-    name: str, data: bytes | str, message: str
-) -> None:
+def test_mistakes_are_told_with_their_place(name: str, data: bytes | str, message: str) -> None:
     with pytest.raises(DataError, match=f"^{name}: {message}") as error:
         document(name, data)
     assert str(error.value).isprintable() and len(str(error.value)) < 250
@@ -150,9 +144,7 @@ SEGMENT = (
         (SEGMENT, 'state="final"', "<target>one</target>", True),
     ],
 )
-def test_which_targets_are_translations(
-    form: str, attribute: str, target: str, is_kept: bool
-) -> None:
+def test_targets_and_translations(form: str, attribute: str, target: str, is_kept: bool) -> None:
     """Keep or replace targets as the guide to documents says."""
     data = form.format(attribute, f"<source>one</source>{target}")
     (found,) = document("a.xlf", data).units

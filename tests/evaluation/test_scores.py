@@ -112,10 +112,8 @@ def test_chance_is_told_from_skill() -> None:
 
 def test_the_paired_test_is_that_of_sacrebleu() -> None:
     """Values, confidence intervals and p-values of chrF and BLEU."""
-    texts = {
-        "first": with_mistakes("cats", "dogs", 4),
-        "other": with_mistakes("sat", "lay", 6, first=1),
-    }
+    texts = {"first": with_mistakes("cats", "dogs", 4)}
+    texts["other"] = with_mistakes("sat", "lay", 6, first=1)
     systems = with_significance(systems_of(texts, []), [], REFERENCES)
     metrics = {"chrf": CHRF(), "bleu": BLEU()}
     signatures, expected = PairedTest([*texts.items()], metrics, [REFERENCES], "bs")()

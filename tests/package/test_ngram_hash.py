@@ -56,9 +56,7 @@ def test_only_ascii_capitals_become_small_letters(text: bytes) -> None:
 @given(
     st.binary(min_size=1, max_size=12), st.binary(max_size=12), st.integers(3, 20), st.booleans()
 )
-def test_tensors_find_the_rows_of_the_hash(
-    read: bytes, before: bytes, bits: int, folded: bool
-) -> None:
+def test_tensors_find_rows_of_the_hash(read: bytes, before: bytes, bits: int, folded: bool) -> None:
     """Rows are the highest bits of the hash of each order, one table after the other.
 
     That holds at any position and for any split of the text. The bytes that ask for a form of

@@ -151,9 +151,7 @@ def test_an_architecture_of_a_plugin(files: list[str], tmp_path: Path) -> None:
         ("", "No such file"),
     ],
 )
-def test_a_bad_plugin_is_one_line(
-    files: list[str], tmp_path: Path, text: str, message: str
-) -> None:
+def test_bad_plugins_are_told(files: list[str], tmp_path: Path, text: str, message: str) -> None:
     bad = tmp_path / "bad.py"
     if text:
         bad.write_text(text)
@@ -196,7 +194,7 @@ def test_epochs_end_a_run_and_resume_exactly(
 
 
 @pytest.mark.slow
-def test_nan_is_never_the_best(
+def test_nan_is_no_best(
     tmp_path: Path, texts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A number is better than NaN, at any validation; NaN counts for the patience."""
@@ -218,7 +216,7 @@ def test_nan_is_never_the_best(
 
 
 @pytest.mark.slow
-def test_a_run_that_diverges_ends(
+def test_a_diverging_run(
     tmp_path: Path, texts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loss is NaN, or stays above that of any model that learns; what was saved stands."""

@@ -99,13 +99,11 @@ def test_it_ends_when_it_has_answered(is_forced: bool, caplog: pytest.LogCapture
 # ---- malformed requests and connections without any
 
 
-@pytest.mark.parametrize(
-    ("head", "status"),
-    [
-        (b"content-length: 3\r\ntransfer-encoding: chunked\r\n", b"400"),
-        (b"content-length: 99999999999\r\n", b"413"),
-    ],
-)
+CHUNKED = b"content-length: 3\r\ntransfer-encoding: chunked\r\n"
+HEADS = [(CHUNKED, b"400"), (b"content-length: 99999999999\r\n", b"413")]
+
+
+@pytest.mark.parametrize(("head", "status"), HEADS)
 def test_a_body_that_is_not_read_ends_the_connection(head: bytes, status: bytes) -> None:
     """It is refused by its headers, before any of it has come."""
     app = made_up_app("en-de")
@@ -184,9 +182,7 @@ finally:
 
 
 @pytest.mark.slow
-def test_the_command_ends_when_it_has_answered_and_needs_no_pytorch(
-    run: Path, tmp_path: Path
-) -> None:
+def test_the_command_ends_when_it_has_answered_without_pytorch(run: Path, tmp_path: Path) -> None:
     # A byte order mark is not part of the first key.
     (tmp_path / "keys").write_text("secret\n# none\n\nother\n", encoding="utf-8-sig")
     arguments = ("-m", f"ko-en={run}", "--api-keys", tmp_path / "keys", "--max-len-b", "400")
@@ -226,9 +222,7 @@ def test_every_option_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 2 and "serve has no variable BYTENMT_SERVE_API_KEY" in result.stderr
 
 
-def test_what_cannot_be_served_is_one_line(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_served(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr("bytenmt.serve.server.run", lambda *_: pytest.fail("it serves"))
     empty = tmp_path / "keys"

@@ -116,11 +116,7 @@ def test_rows_are_trained_scored_and_told(
 
 
 WRONG = [
-    (
-        'ensemble = ["short"',
-        'ensemble = ["long"',
-        "row both needs long, which does not stand above",
-    ),
+    ('ensemble = ["short"', 'ensemble = ["long"', "both needs long, which does not stand above"),
     ('title = "A tiny table"', "titel = 1", "titel"),
     ("[[row]]", "[[row", "tiny.toml"),
 ]

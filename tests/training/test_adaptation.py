@@ -52,9 +52,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-def test_the_adapted_model_is_one_like_the_old_that_knows_the_pairs_better(
-    tmp_path: Path, model: Path
-) -> None:
+def test_the_adapted_model_is_like_the_old_and_knows_the_pairs(tmp_path: Path, model: Path) -> None:
     memory, new = tmp_path / "memory.tsv", tmp_path / "new"
     more = tmp_path / "more.tsv"
     for path, pairs in ((memory, PAIRS[:20]), (more, [*PAIRS[20:], PAIRS[0]])):
@@ -104,9 +102,7 @@ def test_training_ends_when_the_held_out_pairs_get_no_better(
 
 
 @pytest.mark.slow
-def test_of_a_model_with_tables_of_long_n_grams_only_these_learn(
-    tmp_path: Path, model: Path
-) -> None:
+def test_of_a_model_with_long_n_grams_only_their_tables_learn(tmp_path: Path, model: Path) -> None:
     settings = ("model.ngrams=[2,5]", "model.ngram_rows=64")
     run = make_run(tmp_path / "tables", "convs2s", settings=settings)
     adapt(run, PAIRS, tmp_path / "new", names=["memory"])

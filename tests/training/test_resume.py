@@ -137,9 +137,7 @@ def test_a_run_keeps_to_its_patterns_of_spans(
 
 
 @pytest.mark.slow
-def test_the_average_of_a_run_begins_with_other_weights(
-    texts: dict[str, Any], tmp_path: Path
-) -> None:
+def test_an_average_begins_with_other_weights(texts: dict[str, Any], tmp_path: Path) -> None:
     """--init-from: stopped and resumed by the same options, a run ends with the weights of one that
     was not, even where the first run has gone since."""
     gone = tmp_path / "gone"
@@ -178,7 +176,7 @@ def own_loop(
 
 
 @pytest.mark.slow
-def test_an_own_loop_trains_as_the_command_and_can_be_resumed(
+def test_an_own_loop_trains_and_resumes_like_the_command(
     texts: dict[str, Any], tmp_path: Path
 ) -> None:
     """A schedule by epochs falls in it, and the weights are those of a run without a break."""

@@ -122,7 +122,7 @@ def _begin_as_one(group: Group, folder: Path, texts: dict[str, Any], first_run: 
 
 
 @pytest.mark.slow
-def test_a_run_begins_with_the_weights_of_another(
+def test_a_run_begins_with_other_weights(
     first_run: Path, texts: dict[str, Any], tmp_path: Path
 ) -> None:
     """The best checkpoint or average of it, with another dropout, a fresh optimiser, and its own
@@ -203,7 +203,7 @@ def test_bad_input_leaves_no_folder(
 
 
 @pytest.mark.slow
-def test_resume_keeps_the_threads(
+def test_threads_stay(
     texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unless --threads is given, or the machine has fewer; a model is built with those that are
@@ -299,9 +299,7 @@ def test_a_warm_up_longer_than_the_run_is_named(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("schedule", "jumps"), [("cosine", True), ("constant", False)])
-def test_a_rate_that_jumps_is_named(
-    schedule: str, jumps: bool, texts: dict[str, Any], tmp_path: Path
-) -> None:
+def test_rates_that_jump(schedule: str, jumps: bool, texts: dict[str, Any], tmp_path: Path) -> None:
     """A finished cosine run that is extended; not one that goes on to the end that it had."""
     common = [f"train.schedule={schedule}", "train.warmup_updates=1", "train.valid_every=100"]
     for n_updates, expected in ((6, False), (12, jumps)):

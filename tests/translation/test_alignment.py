@@ -24,16 +24,11 @@ from bytenmt.translation.alignment import CharacterLink, align_lines, link_chara
 from bytenmt.utf8 import BOS, EOS
 
 CPU = torch.device("cpu")
-PAIRS = [
-    ("가나 b".encode(), "x 다".encode()),
-    (b"one two three", b"ab"),
-    (b"q", "é\U0001f600".encode()),
-    (b"z", b""),
-]
+TEXTS = [("가나 b", "x 다"), ("one two three", "ab"), ("q", "é\U0001f600"), ("z", "")]
+PAIRS = [(source.encode(), target.encode()) for source, target in TEXTS]
+MODELS = {name: VARIANTS[name] for name in WITH_SOURCE}
 CASES = {
-    name: VARIANTS[name]
-    for name in WITH_SOURCE
-    if parse_config({"model": VARIANTS[name]}).model.has_attention
+    key: one for key, one in MODELS.items() if parse_config({"model": one}).model.has_attention
 }
 CASES["luong-reversed"] = {**VARIANTS["luong"], "reverse_source": True}
 # Attention sees the source in the text's order, though it is read backwards.

@@ -111,9 +111,7 @@ def test_lengths_are_compared_with_those_of_the_languages() -> None:
         *((is_copy, text, text, True) for text in ("Off", "no files", "SETTINGS", "\ud655\uc778")),
     ],
 )
-def test_numbers_and_copies(
-    judge: Callable[..., bool], source: str, text: str, expected: bool
-) -> None:
+def test_number_or_copy(judge: Callable[..., bool], source: str, text: str, expected: bool) -> None:
     assert judge(source.encode(), text.encode()) == expected
 
 

@@ -89,9 +89,7 @@ def test_engines_read_the_byte_before_the_source(able: Path, engine: str, form: 
 
 @pytest.mark.parametrize("engine", ["torch", "numba"])
 @pytest.mark.parametrize("arch", ["luong", "convs2s"])
-def test_scorers_read_it_too_and_attention_has_no_column_for_it(
-    tmp_path: Path, engine: str, arch: str
-) -> None:
+def test_scorers_read_it_and_attention_lacks_it(tmp_path: Path, engine: str, arch: str) -> None:
     run = make_run(tmp_path / "run", arch, settings=ABLE)
     runtime = load_runs([run], EngineSpec(engine, "cpu", "fp32", 1))
     texts = [b"ab\xff", "다라".encode(), b"q\xff"]

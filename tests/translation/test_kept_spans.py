@@ -50,9 +50,7 @@ def shown(data: bytes) -> str:
 
 
 @given(st.lists(PIECES, max_size=40), st.integers(4, 60), st.sampled_from([(), ("en",), ("ko",)]))
-def test_what_is_marked_comes_back(
-    parts: list[TextOrCode], limit: int, languages: tuple[str, ...]
-) -> None:
+def test_marks_come_back(parts: list[TextOrCode], limit: int, languages: tuple[str, ...]) -> None:
     """Chunks have up to eight sentinels, numbered in their order, and pairs in their order; where
     each is written where it was, texts and codes are those of the line."""
     back: list[TextOrCode] = []
@@ -84,9 +82,7 @@ def test_what_is_marked_comes_back(
         ([], "", ()),
     ],
 )
-def test_marked_texts(
-    parts: list[TextOrCode], source: str, pairs: tuple[tuple[int, int], ...]
-) -> None:
+def test_marked(parts: list[TextOrCode], source: str, pairs: tuple[tuple[int, int], ...]) -> None:
     (chunk,) = split_line(mark_spans(parts, KeepSpec()), 1000)
     assert (shown(chunk.source), chunk.pairs) == (source, pairs)
 

@@ -36,9 +36,7 @@ def test_order_is_kept() -> None:
 
 
 @given(st.lists(st.integers(0, 900), max_size=60), st.integers(1, 5000), st.integers(1, 3))
-def test_sentences_side_by_side_are_under_the_budget(
-    lengths: list[int], max_tokens: int, beam: int
-) -> None:
+def test_batches_are_under_the_budget(lengths: list[int], max_tokens: int, beam: int) -> None:
     """Each request once, longest first; more than the budget only alone; half the budget is used
     where there are enough."""
     requests = [Request(b"x" * length, 9, number=index) for index, length in enumerate(lengths)]
