@@ -100,13 +100,8 @@ def one_line(caught: pytest.ExceptionInfo[BytenmtError], *parts: object) -> None
         assert str(part) in message
 
 
-PACKERS: dict[str, Callable[[bytes], bytes]] = {
-    ".gz": gzip.compress,
-    ".xz": lzma.compress,
-    ".zst": zstandard.compress,
-}
-
-
+PACKERS: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".xz": lzma.compress}
+PACKERS[".zst"] = zstandard.compress
 LINES = b"\xef\xbb\xbfa\r\n\xff\nb"
 
 
@@ -232,12 +227,10 @@ def several(tmp_path: Path) -> list[PairFiles]:
     contents = {
         "a.en": b"one\n\nthree\n",
         "a.ko": "하나\n둘\n셋\n".encode(),
-        "b.tsv": b"x\ty\tz\n\n\xff\tzwei\nlonger\tw\n",
         "c.en": b"",
         "c.ko": b"",
-        "d.en": b"d\n",
-        "d.ko": b"D\r\n",
     }
+    contents |= {"b.tsv": b"x\ty\tz\n\n\xff\tzwei\nlonger\tw\n", "d.en": b"d\n", "d.ko": b"D\r\n"}
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
     (tmp_path / "d.en.gz").write_bytes(gzip.compress(contents["d.en"]))
@@ -324,17 +317,16 @@ def test_corpora_that_cannot_be_used(tmp_path: Path) -> None:
 
 # ---- what a run tells of its texts
 
-ENGLISH = list(map(" ".join, product(("red", "old", "big"), ("cat", "dog", "sun"), ("sat", "ran"))))
+WORDS = (("red", "old", "big"), ("cat", "dog", "sun"), ("sat", "ran"))
+ENGLISH = list(map(" ".join, product(*WORDS)))
 KOREAN = list(
     map(" ".join, product(("빨강", "헌", "큰"), ("고양이", "개", "해"), ("앉다", "뛰다")))
 )
 
 
 def corpus_of(source: list[str], target: list[str]) -> ParallelCorpus:
-    first, second = (
-        TextFile.from_bytes("\n".join(lines).encode(), "x") for lines in (source, target)
-    )
-    return ParallelCorpus.from_texts(first, second)
+    texts = [TextFile.from_bytes("\n".join(lines).encode(), "x") for lines in (source, target)]
+    return ParallelCorpus.from_texts(texts[0], texts[1])
 
 
 def test_pairs_that_look_wrong() -> None:

@@ -36,9 +36,7 @@ def module_imports(path: Path) -> set[str]:
         for_checkers = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         if not is_definition and not for_checkers:
             names = {name for one in inside for name in _names(one)}
-            assert not names, (
-                f"{path.name}: imports in a block of the module, which the cache key would miss"
-            )
+            assert not names, f"{path.name}: imports in a block, which the cache key would miss"
     return {resolve(name) for node in tree.body for name in _names(node)}
 
 

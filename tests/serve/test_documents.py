@@ -100,10 +100,8 @@ def test_a_client_waits_for_its_own_documents_alone(hostile: None, tmp_path: Pat
     """The event loop runs meanwhile, and who leaves gives the child back."""
 
     async def ask(pool: DocumentPool) -> None:
-        held_up = [
-            asyncio.create_task(pool.run("one", read, source(f"until:{tmp_path / name}")))
-            for name in "abc"
-        ]
+        waiting = [source(f"until:{tmp_path / name}") for name in "abc"]
+        held_up = [asyncio.create_task(pool.run("one", read, one)) for one in waiting]
         assert await pool.run("another", read, source("a.txt")) == [[("text",)]]
         assert not any(task.done() for task in held_up)
         held_up[0].cancel()

@@ -75,9 +75,7 @@ def test_rows_are_trained_scored_and_told(
     """
     folder = tmp_path / "out" / "tiny"
     (folder / "student" / "run").mkdir(parents=True)
-    (folder / "student" / "run" / "metrics.jsonl").write_text(
-        '{"update": 1250}\n{"upd', encoding="utf-8"
-    )
+    (folder / "student" / "run" / "metrics.jsonl").write_text('{"update": 1250}\n{"upd', "utf-8")
     with command_server.serving(tmp_path) as program:
         for module in (reproduce, scoring):
             monkeypatch.setattr(module, "PROGRAM", [str(program)])
@@ -108,9 +106,7 @@ def test_rows_are_trained_scored_and_told(
     assert "| short |" in printed and "long" not in printed and "other" not in printed
     assert "| student | 1,250 updates, stopped |" in excerpt
     assert f"--src {tmp_path}/a.src" in excerpt
-    assert (
-        "| long | not run" in excerpt and "--max-updates 30000" in excerpt and "too long" in excerpt
-    )
+    assert all(one in excerpt for one in ("| long | not run", "--max-updates 30000", "too long"))
     assert f"--init-from {folder / 'short' / 'run'}" in excerpt and f"--tsv {folder}" in excerpt
     assert (folder / "curves.png").stat().st_size > 1000
 
