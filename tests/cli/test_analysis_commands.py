@@ -89,10 +89,8 @@ def test_figures_are_drawn(place: Path) -> None:
     ],
 )
 def test_texts_may_be_pipes(place: Path, words: str) -> None:
-    """A text may be a pipe, such as a shell's <(command).
-
-    Messages are the same as for files, and each pipe is read once.
-    """
+    """A text may be a pipe, such as a shell's <(command). Messages are the same as for files, and
+    each pipe is read once."""
     expected = accepted(words.format(src="src", tgt="tgt"))
     used = []
     writers = []

@@ -250,11 +250,8 @@ CONFIGURATIONS = [
 def test_train_has_a_configuration(
     call: Call, place: Path, command: str, arch: str, preset: str | None, settings: str
 ) -> None:
-    """Short names are settings; what `info` prints is a configuration.
-
-    A resumed run has its own, and options may agree or raise its limits; a folder without a
-    checkpoint is not a run.
-    """
+    """Short names are settings; what `info` prints is a configuration. A resumed run has its own,
+    and options may agree or raise its limits; a folder without a checkpoint is not a run."""
     (place / "info.toml").write_text(accepted("info bytenet --preset tiny"))
     (place / "unsaved").mkdir()
     (place / "unsaved" / CONFIG).write_text(config_toml(load_config("luong", "base", [])))
@@ -306,10 +303,8 @@ WITHOUT_PYTORCH = (
 
 @pytest.mark.slow
 def test_commands_import_nothing_heavy_that_they_do_not_need(place: Path) -> None:
-    """Help needs no NumPy, most commands neither PyTorch nor what only training needs.
-
-    One process runs them in turn and names those after which a module is there.
-    """
+    """Help needs no NumPy, most commands neither PyTorch nor what only training needs. One process
+    runs them in turn and names those after which a module is there."""
     code = (
         "import sys; from bytenmt.cli.main import main\n"
         f"for line in {(*HELP, *WITHOUT_PYTORCH)!r}:\n"

@@ -42,10 +42,8 @@ def train_in_group(group: Group, run: Path, texts: dict[str, Any]) -> None:
 
 
 def test_a_second_training_is_refused(texts: dict[str, Any], tmp_path: Path) -> None:
-    """The error is one line; the run is not changed, and the lock is released with it.
-
-    In a job the leading process alone says why.
-    """
+    """The error is one line; the run is not changed, and the lock is released with it. In a job the
+    leading process alone says why."""
     run = tmp_path / "run"
     message = f"^another process is training {run}: give -o another"
     with training_lock(run):
@@ -64,10 +62,8 @@ def test_a_second_training_is_refused(texts: dict[str, Any], tmp_path: Path) -> 
 def test_a_lost_configuration(
     texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The checkpoint holds it: for a command, and for a training, which writes it again.
-
-    A new training does not take the folder for an empty one.
-    """
+    """The checkpoint holds it: for a command, and for a training, which writes it again. A new
+    training does not take the folder for an empty one."""
     run = tmp_path / "run"
     train(run, SETTINGS, **texts, device=CPU)
     written = (run / CONFIG).read_text()
@@ -190,10 +186,8 @@ def test_what_is_left_is_told(model: Path, place: Path) -> None:
 
 
 def test_a_planted_link_is_not_followed(place: Path) -> None:
-    """A link that someone planted is not followed when a file or a lock is written.
-
-    Whoever may write into a folder does not choose what is overwritten elsewhere.
-    """
+    """A link that someone planted is not followed when a file or a lock is written. Whoever may
+    write into a folder does not choose what is overwritten elsewhere."""
     victim = place / "victim"
     victim.write_text("precious")
     (place / f".page.{os.getpid()}.tmp").symlink_to(victim)

@@ -38,9 +38,7 @@ def test_why_a_process_has_no_model_is_told() -> None:
 @pytest.mark.slow
 def test_the_output_is_that_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Real processes keep the order of standard input's lines, some done before, and random draws.
-
-    They do not import modules in the current folder.
-    """
+    They do not import modules in the current folder."""
     make_run(tmp_path / "run")
     (tmp_path / "in").write_text("".join(f"{number} Zeilen {{x}}\n" for number in range(40)))
     monkeypatch.chdir(tmp_path)

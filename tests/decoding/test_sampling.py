@@ -87,11 +87,8 @@ def test_sampled_texts_are_the_naive_ones(
     seed: int, beam: int, shape: SearchOptions, prefix: bytes, more: int | bytes
 ) -> None:
     """Byte for byte and score for score, each text by its own draws, whatever stands beside it;
-    sorted by score.
-
-    more: characters that do not repeat, or sentinels, of which the likeliest pending one is drawn
-    with EOS's probability where that is higher.
-    """
+    sorted by score. more: characters that do not repeat, or sentinels, of which the likeliest
+    pending one is drawn with EOS's probability where that is higher."""
     rule, n = (Sentinels(more), 0) if isinstance(more, bytes) else (NO_SENTINELS, more)
     options = replace(shape, beam=beam, n_best=beam, seed=seed << 53, no_repeat_ngram_size=n)
     letters = few_bytes(seed, "ab é한환".encode() + rule.symbols, end=-2.0, floor=-30.0)

@@ -55,8 +55,7 @@ def test_an_engine_raises_what_a_thread_raises(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error in another thread is raised instead of waiting forever; the next engine on the same
-    threads works.
-    """
+    threads works."""
     of, requests, here = packed(model("bytenet")), some_requests(5), threading.get_ident()
     expected = run(NumbaEngine([of], SearchOptions(), 3), requests)
     own = getattr(ModelSession, method)

@@ -219,8 +219,7 @@ def test_judgements(translation: CodedText, expected: str, level: str | None, wh
 
 def test_marks_of_markdown() -> None:
     """Emphasis around nothing leaves none, a text behind a code does not begin a line, where a full
-    stop would be escaped, and keys that are pressed together are one code.
-    """
+    stop would be escaped, and keys that are pressed together are one code."""
     keys = "<kbd>A</kbd>+<kbd>B</kbd>"
     made, _ = translated("a.md", f"Press {keys} now.\n", lambda line: (*line[1::2], " jetzt."))
     assert made.decode() == f"{keys} jetzt.\n"

@@ -21,10 +21,8 @@ IMPORT = "import site, sys; site.addsitedir(sys.argv[1]); import bytenmt; print(
 
 @pytest.mark.slow
 def test_the_folder_of_a_clone_is_not_taken_for_the_package(tmp_path: Path) -> None:
-    """A clone is a folder named bytenmt, too.
-
-    In the folder around it, Python must not take it for a namespace package, which would be empty.
-    """
+    """A clone is a folder named bytenmt, too. In the folder around it, Python must not take it for
+    a namespace package, which would be empty."""
     clone = tmp_path / "bytenmt"
     site = tmp_path / "site"
     (clone / "bytenmt").mkdir(parents=True)

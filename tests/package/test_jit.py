@@ -71,10 +71,8 @@ def test_where_nothing_can_be_stored_each_run_compiles(
 
 
 def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
-    """The named folder, else the package's own; then the user's.
-
-    One that cannot be written to is read where the machine code is there.
-    """
+    """The named folder, else the package's own; then the user's. One that cannot be written to is
+    read where the machine code is there."""
     folder = cache_folder(ENTRY)
     assert folder is not None and folder.parent == place
     cache_folder.cache_clear()
@@ -129,10 +127,8 @@ def test_each_source_has_a_folder(
 
 @pytest.mark.slow
 def test_all_that_kernels_are_compiled_from_is_covered() -> None:
-    """Every import of the interpreter, at any depth, and of other files that compile.
-
-    Modules that compiled code takes nothing from are excepted.
-    """
+    """Every import of the interpreter, at any depth, and of other files that compile. Modules that
+    compiled code takes nothing from are excepted."""
     waiting = [ENTRY]
     found = set[Path]()
     while waiting:

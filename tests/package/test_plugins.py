@@ -118,10 +118,8 @@ register(MineConfig, Transformer, {"small": {"model": {"d_embedding": 8, "d_mode
 
 
 def test_an_architecture_of_a_plugin(files: list[str], tmp_path: Path) -> None:
-    """A configuration names it; a stored one needs it, also one of an older version.
-
-    A file that is named twice is imported once.
-    """
+    """A configuration names it; a stored one needs it, also one of an older version. A file that is
+    named twice is imported once."""
     plugin = tmp_path / "mine_plugin.py"
     plugin.write_text(ARCHITECTURE)
     load_plugins([str(plugin)] * 2)

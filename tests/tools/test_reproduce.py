@@ -68,11 +68,9 @@ def test_rows_are_trained_scored_and_told(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """An ensemble's members are done before it, and nothing is done twice.
-
-    A student's text is what its teacher says. A row that was stopped is named; those that were
-    asked for are printed. The dozen commands are answered by a warmed process.
-    """
+    """An ensemble's members are done before it, and nothing is done twice. A student's text is what
+    its teacher says. A row that was stopped is named; those that were asked for are printed. The
+    dozen commands are answered by a warmed process."""
     folder = tmp_path / "out" / "tiny"
     (folder / "student" / "run").mkdir(parents=True)
     (folder / "student" / "run" / "metrics.jsonl").write_text('{"update": 1250}\n{"upd', "utf-8")
@@ -158,10 +156,8 @@ options = ["--noise", "0.1"]
 
 
 def test_corpora_are_mixed_by_weight(tmp_path: Path) -> None:
-    """Files and the translations of teachers are mixed; seeds share their teacher's translations.
-
-    A row is selected with all its seeds.
-    """
+    """Files and the translations of teachers are mixed; seeds share their teacher's translations. A
+    row is selected with all its seeds."""
     (tmp_path / "mixed.toml").write_text(MIXED, encoding="utf-8")
     recipe = Recipe.from_file(tmp_path / "mixed.toml")
     assert (

@@ -79,8 +79,7 @@ def seen(model: Any, source: bytes, text: bytes, is_reversed: bool) -> np.ndarra
 @by_variant("name", CASES)
 def test_the_weights_are_those_of_the_prediction(name: str) -> None:
     """Weights agree in a padded batch, in the order of the source; they are probabilities unless
-    attention fades, and the mean for two models.
-    """
+    attention fades, and the mean for two models."""
     models = [build(CASES[name], seed, scale=2.0) for seed in (0, 1)]
     for chosen in (models[:1], models):
         found = mean_weights(scorers(*chosen), PAIRS)
