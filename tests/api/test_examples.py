@@ -106,7 +106,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
 
 
 @pytest.mark.parametrize(("call", "message"), REFUSED)
-def test_what_commands_refuse_is_refused(
+def test_what_a_command_refuses_is_refused(
     place: Path, call: Callable[[], Any], message: str
 ) -> None:
     with pytest.raises(bytenmt.BytenmtError, match=message):

@@ -281,7 +281,7 @@ def read_mutated(path: Path, data: bytes) -> None:
 
 
 @given(draw=st.data())
-def test_changed_or_missing_fields(
+def test_fields_are_changed_or_missing(
     template: dict[str, Any], places: Path, draw: st.DataObject
 ) -> None:
     data = (places / "bytenet/last.safetensors").read_bytes()

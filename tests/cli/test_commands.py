@@ -330,7 +330,7 @@ WITHOUT = [
 
 @pytest.mark.usefixtures("shared_place")
 @pytest.mark.parametrize(("missing", "command"), WITHOUT)
-def test_a_missing_package_is_told(
+def test_a_missing_package_is_one_line(
     missing: str, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bleu_scorer.cache_clear()

@@ -59,7 +59,7 @@ def test_a_second_training_is_refused(texts: dict[str, Any], tmp_path: Path) -> 
 # ---- a run without its config.toml
 
 
-def test_a_lost_configuration(
+def test_a_run_without_its_configuration(
     texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The checkpoint holds it: for a command, and for a training, which writes it again. A new

@@ -107,7 +107,7 @@ def test_a_line_never_stands_behind_the_bar(monkeypatch: pytest.MonkeyPatch) -> 
     assert "100%" in written[written.index("second") :].rpartition("after")[0].splitlines()[-1]
 
 
-def test_logs_tell_the_rest(
+def test_a_log_tells_what_is_left(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Off a terminal: after a while a line on the progress; none of what is counted in bytes."""

@@ -125,7 +125,7 @@ def test_other_languages_than_the_models_are_told(tmp_path: Path) -> None:
         ("en", "--pair en-de", False),  # an untranslated copy of the source
     ],
 )
-def test_another_language_is_refused(
+def test_a_file_for_another_language_is_refused(
     tmp_path: Path, language: str, options: str, is_refused: bool
 ) -> None:
     po = f'msgid ""\nmsgstr "Language: {language}\\n"\n\nmsgid "a"\nmsgstr ""\n'
@@ -168,7 +168,7 @@ def test_a_catalogue_without_plural_forms_is_warned_of(tmp_path: Path) -> None:
     assert "Plural" not in run(tmp_path / "a.pot", tmp_path / "b.po", "--pair", "en-de").stderr
 
 
-def test_the_opposite_model_of_the_folder_ranks(
+def test_the_opposite_model_ranks_where_the_folder_names_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """--fast, greedy search and sampling go without; where it is missing, one line says so."""

@@ -191,7 +191,7 @@ def test_shares_of_letter_case_are_of_all_pairs() -> None:
         ("luong", "tiny", "[model]\narch = 'bytenet'\n", "--arch"),
     ],
 )
-def test_what_is_wrong_is_named(
+def test_what_does_not_fit_is_named(
     arch: str | None, preset: str | None, toml: str, message: str
 ) -> None:
     with pytest.raises(ConfigError) as error:

@@ -134,7 +134,7 @@ def n_workers() -> int:
     return sum(thread.name.startswith("batches") for thread in threading.enumerate())
 
 
-def test_few_batches_are_made_ahead(
+def test_few_batches_are_ahead_and_the_thread_ends(
     corpus: ParallelCorpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assembled: list[object] = []
@@ -151,7 +151,7 @@ def test_few_batches_are_made_ahead(
     assert n_workers() == before
 
 
-def test_an_error_of_the_thread_is_ours(
+def test_an_error_of_the_thread_reaches_the_consumer(
     corpus: ParallelCorpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batching, "assemble", Mock(side_effect=RuntimeError("planted")))

@@ -287,7 +287,7 @@ def test_parts_that_do_not_fit(tmp_path: Path) -> None:
     ("keep_empty", "paired", "long", "empty"),
     [(False, [0, 6], [1, 2], [3, 4, 5]), (True, [0, 5, 6], [1, 2, 3, 4], [])],
 )
-def test_sorted_pairs(
+def test_pairs_are_sorted_out(
     keep_empty: bool, paired: list[int], long: list[int], empty: list[int]
 ) -> None:
     """Each side has its limit; what is empty and too long counts as empty."""

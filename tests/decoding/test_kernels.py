@@ -290,7 +290,7 @@ def rounded(x: Any) -> Any:
 @in_bytes_only
 @pytest.mark.parametrize("n", [1, 3, 4, 16, 17, 63, 64, 65, 130])
 @pytest.mark.parametrize(("width_of_keys", "width"), [(8, 8), (3, 70), (100, 33), (256, 256)])
-def test_attention_over_bytes_is_that_over_rounded_numbers(
+def test_attention_over_bytes_is_that_over_numbers_that_were_rounded(
     n: int, width_of_keys: int, width: int
 ) -> None:
     draw = np.random.default_rng(n)

@@ -65,7 +65,7 @@ def test_comments_and_docstrings_make_nothing_stale(tmp_path: Path) -> None:
     assert syntax_digest([source]) != before
 
 
-def test_the_best_family_of_kernels_is_chosen(
+def test_the_best_family_of_the_processor_is_chosen(
     objects: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(library, "cpu_flags", lambda: AVX2.cpu_flags)

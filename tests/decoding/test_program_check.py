@@ -51,7 +51,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_training_refuses_at_start_and_resumption(
+def test_training_refuses_at_its_start_and_at_a_resumption(
     run: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     texts = write_pairs(run.parent, n_words=2)

@@ -51,7 +51,7 @@ def test_an_error_on_any_thread_reaches_the_caller(failing: int, error: Any) -> 
 
 
 @pytest.mark.parametrize("method", ["_buffers", "_thread_context"])
-def test_an_engine_raises_what_a_thread_raises(
+def test_an_engine_raises_what_its_other_thread_raises(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error in another thread is raised instead of waiting forever; the next engine on the same

@@ -77,7 +77,7 @@ def read(cell: GRU | LSTM, lengths: Tensor | None, autocast: bool = False) -> li
 
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "padded"])
 @pytest.mark.parametrize("name", CELLS)
-def test_layers_are_loops(
+def test_layers_equal_the_loop(
     name: str, lengths: Tensor | None, request: pytest.FixtureRequest
 ) -> None:
     """States, last states of padded rows and gradients in float32; in bf16 within its rounding."""

@@ -103,7 +103,7 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
     cache_folder.cache_clear()
 
 
-def test_each_source_has_a_folder(
+def test_every_source_has_a_folder_of_its_own(
     tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After an edit of a kernel, or of what its constants come from; not of anything else."""

@@ -192,7 +192,7 @@ def test_epochs_end_a_run_and_resume_exactly(
 
 
 @pytest.mark.slow
-def test_nan_is_no_best(
+def test_nan_is_never_the_best(
     tmp_path: Path, texts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A number is better than NaN, at any validation; NaN counts for the patience."""
@@ -214,7 +214,7 @@ def test_nan_is_no_best(
 
 
 @pytest.mark.slow
-def test_a_diverging_run(
+def test_a_run_that_diverges_ends(
     tmp_path: Path, texts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loss is NaN, or stays above that of any model that learns; what was saved stands."""

@@ -38,7 +38,7 @@ def trainer_of(arch: str, *settings: str) -> Trainer:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("arch", "precision"), RUNS)
-def test_everything_is_on_the_device(
+def test_training_and_decoding_stay_on_the_device(
     arch: str, precision: str, batch: Batch, tmp_path: Path
 ) -> None:
     """Two updates, a checkpoint, a third update after loading it, and a greedy decode."""

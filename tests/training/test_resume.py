@@ -176,7 +176,7 @@ def own_loop(
 
 
 @pytest.mark.slow
-def test_an_own_loop_trains_and_resumes_like_the_command(
+def test_an_own_loop_trains_as_the_command_and_can_be_resumed(
     texts: dict[str, Any], tmp_path: Path
 ) -> None:
     """A schedule by epochs falls in it, and the weights are those of a run without a break."""

@@ -122,7 +122,7 @@ def _begin_as_one(group: Group, folder: Path, texts: dict[str, Any], first_run: 
 
 
 @pytest.mark.slow
-def test_a_run_begins_with_other_weights(
+def test_a_run_begins_with_the_weights_of_another(
     first_run: Path, texts: dict[str, Any], tmp_path: Path
 ) -> None:
     """The best checkpoint or average of it, with another dropout, a fresh optimiser, and its own
@@ -203,7 +203,7 @@ def test_bad_input_leaves_no_folder(
 
 
 @pytest.mark.slow
-def test_threads_stay(
+def test_resume_keeps_the_threads(
     texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unless --threads is given, or the machine has fewer; a model is built with those that are
