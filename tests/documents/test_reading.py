@@ -117,9 +117,8 @@ def test_utf_16_is_known_by_its_byte_order_mark() -> None:
         assert document("a.xlf", data).dump().decode("utf-16").count(ends) == xliff.count("\n")
 
 
-UNIT = (
-    '<xliff version="1.2"><file><body><trans-unit id="1" {}>{}</trans-unit></body></file></xliff>'
-)
+UNIT = '<trans-unit id="1" {}>{}</trans-unit>'
+UNIT = f'<xliff version="1.2"><file><body>{UNIT}</body></file></xliff>'
 SEGMENT = (
     '<xliff version="2.0" srcLang="en" trgLang="de"><file id="f"><unit id="u"><segment {}>{}'
     "</segment></unit></file></xliff>"

@@ -14,8 +14,9 @@ from bytenmt.translation.chunks import Chunk
 from bytenmt.translation.line_batch import TranslationResult
 from bytenmt.translation.source_words import build_filter
 
-LENGTHS = {"length_ratio": 1.0, "length_variance": 1.0}
-THRESHOLDS = FlagThresholds(n_lines=100, bits_per_byte=0.5, source_bits=4.0, **LENGTHS)
+THRESHOLDS = FlagThresholds(
+    n_lines=100, bits_per_byte=0.5, length_ratio=1.0, length_variance=1.0, source_bits=4.0
+)
 
 
 def written(text: str, bits_per_byte: float) -> Hypothesis:

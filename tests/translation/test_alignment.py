@@ -127,10 +127,11 @@ def test_pieces_are_told_in_the_places_of_the_line() -> None:
         assert link == CharacterLink((a + 4, b + 4), (c + 3, d + 3), weight)
 
 
+BY_PYTORCH = "--engine torch --device cpu -b 2 --n-best 2 --max-source-bytes 7"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "options", ["", "--engine torch --device cpu -b 2 --n-best 2 --max-source-bytes 7"]
-)
+@pytest.mark.parametrize("options", ["", BY_PYTORCH])
 def test_the_command_tells_alignments(tmp_path: Path, options: str) -> None:
     """With --alignment every character but the separators of parts is aligned."""
     run, plain = make_run(tmp_path / "run"), make_run(tmp_path / "plain", "bytenet", 1)
