@@ -11,13 +11,9 @@ from hypothesis import settings
 # minute, while another runs these tests.
 WITHOUT_ENGINE = (
     *("architectures/", "config/", "documents/", "layers/", "serve/"),
-    *(
-        "data/test_augment.py",
-        "data/test_batches.py",
-        "data/test_epoch_plan.py",
-        "decoding/test_kernels.py",
-    ),
-    *("docs/test_growth_table.py", "training/test_optim.py", "training/test_trainer.py"),
+    *("data/test_augment.py", "data/test_batches.py", "data/test_epoch_plan.py"),
+    *("decoding/test_kernels.py", "docs/test_growth_table.py"),
+    *("training/test_optim.py", "training/test_trainer.py"),
     *("package/test_imports.py", "package/test_sentinels.py", "package/test_utf8.py"),
 )
 WITH_ENGINE = (  # of those folders

@@ -9,7 +9,6 @@ every command accepts; configuration, facts and buffers are those of the latest 
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ import numpy as np
 from bytenmt.checkpoints.quantize import write_rounded
 from bytenmt.checkpoints.weights import prepare_output, read_run, restore_weights
 from bytenmt.errors import BytenmtError, CheckpointError
+from tools.extras import tool_parser
 
 
 def average(paths: Sequence[Path], output: Path) -> str:
@@ -46,19 +46,14 @@ def average(paths: Sequence[Path], output: Path) -> str:
     }
     facts = msgspec.structs.replace(latest.facts.for_other_weights(), update=updates[-1])
     write_rounded(output, mean, latest.config, facts, "fp32")
-    return (
-        f"{output}: the mean of {len(files)} checkpoints, of updates {', '.join(map(str, updates))}"
-    )
+    listed = ", ".join(map(str, updates))
+    return f"{output}: the mean of {len(files)} checkpoints, of updates {listed}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "models", nargs="+", type=Path, metavar="MODEL", help="weights files or run folders"
-    )
+    parser = tool_parser(__doc__)
+    parser.add_argument("models", nargs="+", type=Path, metavar="MODEL", help="runs or weights")
     parser.add_argument("-o", "--output", type=Path, required=True, help="weights file to write")
     args = parser.parse_args(arguments)
     try:

@@ -28,6 +28,7 @@ if __name__ == "__main__":
 
 from bytenmt.decoding.cpu.library import MANIFEST, OBJECTS
 from bytenmt.kernel_sources import byte_digest, engine_files, syntax_digest
+from tools.extras import tool_parser
 
 TARGET = "x86_64-linux-gnu.2.17"  # Zig's name of the system, with the oldest glibc
 TRIPLE = "x86_64-unknown-linux-gnu"  # LLVM's name of it
@@ -51,9 +52,7 @@ PICKLED = re.compile(r'^(@\.const\.pickledata\.\S+ = .* \[\d+ x i8\]) c".*"', re
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument("--output", type=Path, default=OBJECTS, help="folder for the objects")
     parser.add_argument("--emit", nargs=2, metavar=("FAMILY", "FILE"), help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -27,6 +27,7 @@ from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.loading import LoadedRun, load_runs
 from bytenmt.errors import BytenmtError
 from bytenmt.translation.settings import Settings
+from tools.extras import tool_parser
 from tools.measurements import NOISE_SEED, Measured, measure
 
 
@@ -36,9 +37,10 @@ def card(model: LoadedRun, measured: Measured, args: argparse.Namespace) -> str:
 
 
 def _front_matter(model: LoadedRun, measured: Measured, args: argparse.Namespace) -> Iterator[str]:
-    scores = (("chrf", "chrF", measured.scores.chrf), ("bleu", "BLEU", measured.scores.bleu))
+    scores = {"chrF": measured.scores.chrf, "BLEU": measured.scores.bleu}
     metrics = [
-        {"type": kind, "name": name, "value": round(value, 2)} for kind, name, value in scores
+        {"type": name.lower(), "name": name, "value": round(value, 2)}
+        for name, value in scores.items()
     ]
     test = {"name": args.ref.name, "type": args.ref.name.lower()}
     result = {"task": {"type": "translation"}, "dataset": test, "metrics": metrics}
@@ -52,9 +54,8 @@ def _front_matter(model: LoadedRun, measured: Measured, args: argparse.Namespace
         "model-index": [{"name": args.name, "results": [result]}],
     }
     yield "---"
-    yield from (
-        f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in values.items() if value
-    )
+    for key in filter(values.get, values):
+        yield f"{key}: {json.dumps(values[key], ensure_ascii=False)}"
     yield "---"
 
 
@@ -70,12 +71,7 @@ def _body(model: LoadedRun, measured: Measured, args: argparse.Namespace) -> Ite
         f" {architecture(config.model)}, {size} in {model.precision}, bytenmt {__version__}.\n"
     )
     corpora = facts.without_folders().corpora
-    files = [
-        name
-        for corpus in corpora
-        for name in (corpus.src, corpus.tgt, corpus.tsv)
-        if name is not None
-    ]
+    files = [name for one in corpora for name in (one.src, one.tgt, one.tsv) if name is not None]
     texts = ", ".join([*args.data, *map(str, files)])
     yield f"- Training text: {facts.pairs or 0:,} pairs, {texts}"
     yield f"- Training: update {facts.update or 0:,}"
@@ -84,18 +80,12 @@ def _body(model: LoadedRun, measured: Measured, args: argparse.Namespace) -> Ite
     yield f"  `{scores.bleu_signature}`, exact match {scores.exact_match:.1f} %"
     if facts.flags is not None:
         yield from _verdicts(facts.flags)
-    yield (
-        f"- Bytes of translation a second, {measured.threads} threads, on the machine that wrote"
-        " this:"
-    )
     speeds = [f"{speed:,.0f} with batches of {batch}" for batch, speed in measured.speeds]
-    yield f"  {', '.join(speeds)}"
+    yield f"- Bytes of translation a second, {measured.threads} threads, on the machine that wrote"
+    yield f"  this: {', '.join(speeds)}"
     yield f"- A line of more than {config.data.max_source_bytes:,} bytes is translated in pieces."
-    yield (
-        "\nchrF with a share of the source's characters disturbed (typos, case, swaps, characters"
-        " dropped"
-    )
-    yield f"or doubled; digits stay; seed {NOISE_SEED}):\n"
+    yield "\nchrF with a share of the source's characters disturbed (typos, case, swaps, characters"
+    yield f"dropped or doubled; digits stay; seed {NOISE_SEED}):\n"
     yield f"| {' | '.join(f'{share:.0%}' for share, _ in measured.noise)} |"
     yield f"|{'---:|' * len(measured.noise)}"
     yield f"| {' | '.join(f'{chrf:.2f}' for _, chrf in measured.noise)} |"
@@ -115,17 +105,14 @@ def _verdicts(flags: FlagThresholds) -> Iterator[str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument("model", type=Path, metavar="MODEL", help="run folder or weights file")
     parser.add_argument("-o", "--output", type=Path, required=True, help="card to write")
     parser.add_argument("--src", type=Path, required=True, help="source side of a test set")
     parser.add_argument("--ref", type=Path, required=True, help="reference translation of --src")
     parser.add_argument("--name", help="name of the model (default: that of MODEL)")
-    parser.add_argument(
-        "--language", action="append", default=[], help="code, such as en; source first"
-    )
+    codes = "code, such as en; source first"
+    parser.add_argument("--language", action="append", default=[], help=codes)
     parser.add_argument("--license", help="of the weights, such as cc-by-4.0")
     parser.add_argument("--data", action="append", default=[], help="name of a training data set")
     parser.add_argument("-b", "--beam", type=int, default=1, help="beam size (%(default)s)")

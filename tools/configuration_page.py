@@ -8,7 +8,6 @@ by hand.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import inspect
 import re
@@ -26,6 +25,7 @@ import bytenmt
 from bytenmt.config.fields import MAX_COUNT, options_of
 from bytenmt.config.schema import DataConfig
 from bytenmt.config.train_section import TrainConfig
+from tools.extras import tool_parser
 
 PAGE = Path(bytenmt.__file__).parent / "docs" / "configuration.md"
 TABLE = re.compile(r"^## (data|train)\n((?:(?!\|).*\n)*)(?:\|.*\n)+", re.MULTILINE)
@@ -42,9 +42,8 @@ def comments(section: type) -> Iterator[tuple[str, str]]:
             first = node.lineno - 1
             while lines[first - 1].strip().startswith("#"):
                 first -= 1
-            parts = [
-                line.rpartition("# ")[2] for line in lines[first : node.end_lineno] if "# " in line
-            ]
+            own = lines[first : node.end_lineno]
+            parts = [line.rpartition("# ")[2] for line in own if "# " in line]
             yield node.target.id, " ".join(parts)
 
 
@@ -69,19 +68,14 @@ def values(kind: Any) -> str:
 
 def table(name: str, section: type) -> str:
     """Return the table of a section."""
-    meanings = {
-        **dict(comments(section)),
-        **{key: one.help for key, one in options_of(section).items()},
-    }
+    meanings = dict(comments(section))
+    meanings |= {key: one.help for key, one in options_of(section).items()}
     described = msgspec.inspect.type_info(section)
     assert isinstance(described, msgspec.inspect.StructType)
     rows = []
     for field in described.fields:
-        default = (
-            ""
-            if field.default is msgspec.NODEFAULT
-            else msgspec.json.encode(field.default).decode()
-        )
+        has_default = field.default is not msgspec.NODEFAULT
+        default = msgspec.json.encode(field.default).decode() if has_default else ""
         meaning = meanings[field.name][:1].lower() + meanings[field.name][1:].rstrip(".")
         rows.append(f"| `{name}.{field.name}` | {default} | {values(field.type)} | {meaning} |\n")
     return HEAD + "".join(rows)
@@ -90,13 +84,13 @@ def table(name: str, section: type) -> str:
 def page(text: str) -> str:
     """Return the page with its tables written anew."""
     sections = {"data": DataConfig, "train": TrainConfig}
-    return TABLE.sub(
-        lambda match: f"## {match[1]}\n{match[2]}{table(match[1], sections[match[1]])}", text
-    )
+
+    def renewed(match: re.Match[str]) -> str:
+        return f"## {match[1]}\n{match[2]}{table(match[1], sections[match[1]])}"
+
+    return TABLE.sub(renewed, text)
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    ).parse_args()
+    tool_parser(__doc__).parse_args()
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

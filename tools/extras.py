@@ -1,11 +1,17 @@
-"""Import of packages that only some tools need."""
+"""What tools share: the parser of a command line, and packages that only some of them need."""
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from importlib import import_module
 from typing import Any
 
 from bytenmt.errors import BytenmtError
+
+
+def tool_parser(description: str | None) -> ArgumentParser:
+    """Return a parser whose --help shows the docstring of the tool as it is."""
+    return ArgumentParser(description=description, formatter_class=RawDescriptionHelpFormatter)
 
 
 def import_package(name: str, extra: str) -> Any:

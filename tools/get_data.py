@@ -50,10 +50,8 @@ def fetch(name: str, corpus: Mapping[str, Any], output: Path, source: Path | Non
         path = folder / file
         if not (path.is_file() and digest(path.read_bytes()) == about["sha256"]):
             data = _unpacked(_read(name, corpus, file, about, source))
-            if digest(data) != about["sha256"]:
-                raise ValueError(
-                    f"{name}/{file} is not the file of tools/corpora.toml: {digest(data)}"
-                )
+            if (found := digest(data)) != about["sha256"]:
+                raise ValueError(f"{name}/{file} is not the file of tools/corpora.toml: {found}")
             path.write_bytes(data)
     if name == "tinyshakespeare":
         text = (folder / "input.txt").read_bytes()
@@ -147,9 +145,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(corpora))
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder of all corpora")
     parser.add_argument("--from", dest="source", type=Path, help="take the files from a folder")
-    parser.add_argument(
-        "--pack", nargs="+", default=[], metavar="RECIPE", help="pack the text of recipes"
-    )
+    parser.add_argument("--pack", nargs="+", default=[], metavar="RECIPE", help="pack their text")
     args = parser.parse_args()
     if unknown := set(args.names) - corpora.keys():
         parser.error(f"{', '.join(unknown)}: expected {', '.join(corpora)}")

@@ -70,13 +70,12 @@ def measure_speeds(translator: Translator, sources: Sequence[bytes]) -> tuple[Sp
 
 def _speed(translator: Translator, sources: Sequence[bytes], batch: int) -> float:
     """Return bytes of translation per second for the first lines, translated in one piece."""
-    lines = [line for line in sources if 0 < len(line) <= translator.settings.max_source_bytes][
-        :N_TIMED_LINES
-    ]
     limits = translator.settings
+    lines = [line for line in sources if 0 < len(line) <= limits.max_source_bytes]
     engine = translator.make_engine(batch)
     requests = [
-        Request(line, int(limits.max_len_a * len(line)) + limits.max_len_b) for line in lines
+        Request(line, int(limits.max_len_a * len(line)) + limits.max_len_b)
+        for line in lines[:N_TIMED_LINES]
     ]
     for _ in decode(engine, requests[:batch]):  # so that nothing is met for the first time
         pass

@@ -19,7 +19,6 @@ calibrated.
 
 from __future__ import annotations
 
-import argparse
 import random
 import re
 import sys
@@ -38,6 +37,7 @@ from bytenmt.decoding.loading import load_runs
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.judge import Judge, bits_of_texts
 from bytenmt.translation.confidence import SURE, WRONG, Verdict, is_copy
+from tools.extras import tool_parser
 
 TEXTS = {
     "tatoeba": "tatoeba-eng-deu/test",
@@ -70,19 +70,13 @@ def plant(pairs: Sequence[Pair], foreign: Sequence[str], seed: int) -> dict[str,
     """Return the intact pairs, and for each fault the pairs with that fault, by name."""
     chance = random.Random(seed)
     faults: dict[str, list[Pair]] = {INTACT: list(pairs)}
-    others = [*pairs[1:], *pairs[:1]]
-    faults["another line"] = [
-        Pair(one.source, other.text)
-        for one, other in zip(pairs, others, strict=True)
-        if one.text != other.text
-    ]
+    others = zip(pairs, [*pairs[1:], *pairs[:1]], strict=True)
+    different = [(one, other) for one, other in others if one.text != other.text]
+    faults["another line"] = [Pair(one.source, other.text) for one, other in different]
     faults["loop"] = [Pair(one.source, _with_loop(one.text, chance)) for one in pairs]
     faults["number"] = [pair for one in pairs for pair in _without_numbers(one, chance)]
-    faults["copy"] = [
-        Pair(one.source, one.source)
-        for one in pairs
-        if not is_copy(one.source.encode(), one.text.encode())
-    ]
+    changed = [one for one in pairs if not is_copy(one.source.encode(), one.text.encode())]
+    faults["copy"] = [Pair(one.source, one.source) for one in changed]
     faults["nothing to translate"] = [Pair(chance.choice(NO_WORDS), one.text) for one in pairs]
     faults["foreign source"] = [Pair(chance.choice(foreign), one.text) for one in pairs]
     return faults
@@ -93,10 +87,9 @@ def _with_loop(text: str, chance: random.Random) -> str:
     words = text.split(" ")
     size = chance.randint(1, min(3, len(words)))
     first = chance.randrange(len(words) - size + 1)
-    part = words[first : first + size]
-    return " ".join(
-        [*words[: first + size], *(chance.randint(3, 8) * part), *words[first + size :]]
-    )
+    end = first + size
+    repeated = chance.randint(3, 8) * words[first:end]
+    return " ".join([*words[:end], *repeated, *words[end:]])
 
 
 def _without_numbers(pair: Pair, chance: random.Random) -> Iterator[Pair]:
@@ -113,9 +106,8 @@ def judge_pairs(judge: Judge, pairs: Sequence[Pair]) -> Count:
     sources = [pair.source.encode() for pair in pairs]
     texts = [pair.text.encode() for pair in pairs]
     bits = bits_of_texts(judge.scorer, sources, texts)
-    written = [
-        Hypothesis(text, -LN2 * cost, 0.0) for text, cost in zip(texts, bits.tolist(), strict=True)
-    ]
+    costs = zip(texts, bits.tolist(), strict=True)
+    written = [Hypothesis(text, -LN2 * cost, 0.0) for text, cost in costs]
     every = judge.flags(sources, written)
     levels = [Verdict.from_flags(flags).level for flags in every]
     found = Counter(flag for flags in every for flag in flags)
@@ -125,33 +117,26 @@ def judge_pairs(judge: Judge, pairs: Sequence[Pair]) -> Count:
 def read_pairs(corpora: Path, name: str, direction: str, n_lines: int | None) -> list[Pair]:
     """Return the pairs of a test text without blank lines. Raises DataError."""
     own, other = (TextFile.open(corpora / f"{TEXTS[name]}.{side}") for side in direction.split("-"))
-    lines = zip(own, other, strict=True)
-    return [
-        Pair(a.decode(), b.decode()) for a, b in islice(lines, n_lines) if a.strip() and b.strip()
-    ]
+    lines = islice(zip(own, other, strict=True), n_lines)
+    return [Pair(a.decode(), b.decode()) for a, b in lines if a.strip() and b.strip()]
 
 
 def table(counts_of_texts: dict[str, dict[str, Count]]) -> list[str]:
     """Return a Markdown table of the shares of lines flagged as wrong, one column for each text."""
-    lines = [
-        f"| | {' | '.join(counts_of_texts)} | all |",
-        f"|---|{'---:|' * (len(counts_of_texts) + 1)}",
-    ]
+    lines = [f"| | {' | '.join(counts_of_texts)} | all |"]
+    lines.append(f"|---|{'---:|' * (len(counts_of_texts) + 1)}")
     for fault in next(iter(counts_of_texts.values())):
         counts = [text[fault] for text in counts_of_texts.values()]
         total = Count(sum(one.n for one in counts), sum(one.n_wrong for one in counts), 0, {})
-        cells = [
-            f"{100 * one.n_wrong / max(1, one.n):.1f} % of {one.n}" for one in (*counts, total)
-        ]
+        counts.append(total)
+        cells = [f"{100 * one.n_wrong / max(1, one.n):.1f} % of {one.n}" for one in counts]
         lines.append(f"| {fault} | {' | '.join(cells)} |")
     return lines
 
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument("run", type=Path, nargs="+")
     parser.add_argument("--direction", choices=("en-de", "de-en"), required=True)
     parser.add_argument("--corpora", type=Path, required=True)

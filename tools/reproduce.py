@@ -30,6 +30,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ import msgspec
 
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.comparison import read_metrics
-from tools.results.recipe import FOLDER, RIVAL, Recipe
+from tools.extras import tool_parser
+from tools.results.recipe import FOLDER, RIVAL, Recipe, each_file
 from tools.results.scoring import PROGRAM, score_row
 from tools.results.tables import draw, table
 
@@ -85,25 +87,15 @@ def _distil(recipe: Recipe, row: str, corpora: Path, folder: Path, until: float)
         own = corpora / source
         if not texts.is_file():
             words = [*PROGRAM, "translate", *map(str, recipe.teachers(row, folder)), "-i", str(own)]
-            words += [
-                "-o",
-                str(texts),
-                "-b",
-                str(max(2, recipe.beam)),
-                "--threads",
-                "1",
-                "--resume",
-            ]
-            _run_program([*words, "--precision", "int8"], f"the translations for {row}", until)
-        with (
-            own.open(encoding="utf-8", newline="\n") as a,
-            texts.open(encoding="utf-8", newline="\n") as b,
-        ):
-            both = [(line.rstrip("\n"), text.rstrip("\n")) for line, text in zip(a, b, strict=True)]
-        kept_pairs = (
-            f"{line}\t{text}\n" for line, text in both if line and text and "\t" not in line + text
-        )
-        pairs.write_text("".join(kept_pairs), encoding="utf-8")
+            words += ["-o", str(texts), "-b", str(max(2, recipe.beam)), "--threads", "1"]
+            words += ["--resume", "--precision", "int8"]
+            _run_program(words, f"the translations for {row}", until)
+        contents = (file.read_bytes().decode() for file in (own, texts))
+        sides = (content.removesuffix("\n").split("\n") for content in contents)
+        both = [
+            pair for pair in zip(*sides, strict=True) if all(pair) and "\t" not in "".join(pair)
+        ]
+        pairs.write_text("".join(f"{line}\t{text}\n" for line, text in both), encoding="utf-8")
 
 
 def time_row(recipe: Recipe, row: str, corpora: Path, folder: Path, minutes: float) -> float:
@@ -113,20 +105,13 @@ def time_row(recipe: Recipe, row: str, corpora: Path, folder: Path, minutes: flo
     Raises as train does, and BytenmtError where the minutes are too few for two records of metrics.
     """
     run = recipe.timing_folder(row, folder)
-    words = [
-        *_program(recipe.rows[row].program),
-        *recipe.timing_arguments(row, corpora, folder, minutes),
-    ]
+    words = recipe.timing_arguments(row, corpora, folder, minutes)
     shutil.rmtree(run, ignore_errors=True)
     run.parent.mkdir(parents=True, exist_ok=True)
-    _run_program(words, f"the timing of {row}", math.inf)
+    program = _program(recipe.rows[row].program)
+    _run_program([*program, *words], f"the timing of {row}", math.inf)
     rate = updates_per_minute(read_metrics(run))
-    timing = {
-        "updates_per_minute": rate,
-        "minutes": minutes,
-        "hardware": _processor(),
-        "commit": _commit(),
-    }
+    timing = {"updates_per_minute": rate, "minutes": minutes, **_circumstances()}
     run.with_suffix(".json").write_text(json.dumps(timing, indent=1) + "\n", "utf-8")
     shutil.rmtree(run)
     return rate
@@ -189,8 +174,7 @@ def record(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, A
         "seconds": sum(log[-1]["seconds"] for log in logs),
         "parameters": f"{sum(_parameters(one.program, run) for run in recipe.runs(row, folder)):,}",
         "curve": [] if one.ensemble else curve,
-        "hardware": _processor(),
-        "commit": _commit(),
+        **_circumstances(),
     }
 
 
@@ -215,48 +199,26 @@ def _parameters(program: str, run: Path) -> int:
     return int(output.split("parameters:")[1].split()[0].replace(",", ""))
 
 
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return next(
-        (line.partition(": ")[2] for line in lines if line.startswith("model name")),
-        platform.machine(),
-    )
-
-
-def _commit() -> str:
+def _circumstances() -> dict[str, str]:
+    """Return the processor and the commit of a measurement."""
     words = ["git", "-C", str(TOOLS), "rev-parse", "--short", "HEAD"]
-    done = subprocess.run(words, capture_output=True, encoding="utf-8")
-    return done.stdout.strip()
+    commit = subprocess.run(words, capture_output=True, encoding="utf-8").stdout.strip()
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    names = (line.partition(": ")[2] for line in lines if line.startswith("model name"))
+    return {"hardware": next(names, platform.machine()), "commit": commit}
 
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument("table", choices=sorted(path.stem for path in FOLDER.glob("*.toml")))
-    parser.add_argument(
-        "--corpora", type=Path, required=True, help="folder written by tools/get_data.py"
-    )
+    parser.add_argument("--corpora", type=Path, required=True, help="folder of tools/get_data.py")
     parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument(
-        "--row", action="append", default=[], help="only this row, all seeds; may be repeated"
-    )
-    parser.add_argument(
-        "--minutes",
-        type=float,
-        default=math.inf,
-        help="stop after so many minutes of wall-clock time",
-    )
-    parser.add_argument(
-        "--time",
-        type=float,
-        metavar="MINUTES",
-        help="only time the rows whose budget is in minutes, each for so many minutes",
-    )
+    parser.add_argument("--row", action="append", default=[], help="only this row, all seeds")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so many")
+    told = "only time the rows whose budget is in minutes, each for so many minutes"
+    parser.add_argument("--time", type=float, metavar="MINUTES", help=told)
     args = parser.parse_args()
     try:
         recipe = Recipe.from_file(FOLDER / f"{args.table}.toml")
@@ -286,9 +248,8 @@ def time_rows(recipe: Recipe, args: argparse.Namespace) -> None:
 def _write_table(recipe: Recipe, corpora: Path, folder: Path, rows: Sequence[str]) -> None:
     """Write the table and draw its pictures; print the given rows of it."""
     files = {row: folder / row / "row.json" for row in recipe.rows}
-    found = {
-        row: json.loads(file.read_text("utf-8")) for row, file in files.items() if file.is_file()
-    }
+    done = {row: file for row, file in files.items() if file.is_file()}
+    found = {row: json.loads(file.read_text("utf-8")) for row, file in done.items()}
     (folder / "table.md").write_text(table(recipe, found, corpora, folder), encoding="utf-8")
     if found:
         draw(folder, recipe, found)
@@ -299,9 +260,7 @@ def _write_table(recipe: Recipe, corpora: Path, folder: Path, rows: Sequence[str
 def _check_texts(recipe: Recipe, row: str, corpora: Path) -> None:
     """Raise BytenmtError where a training or test text of a row is missing."""
     named = [*(recipe.texts | recipe.rows[row].texts).values(), *recipe.test.values()]
-    for name in (
-        name for names in named for name in ([names] if isinstance(names, str) else names)
-    ):
+    for name in chain.from_iterable(map(each_file, named)):
         if not (corpora / name).is_file():
             data_set = Path(name).parts[0]
             cure = f": fetch it by tools/get_data.py {data_set} -o {corpora}" if "/" in name else ""
@@ -326,12 +285,10 @@ def make(recipe: Recipe, args: argparse.Namespace) -> bool:
             stopped = True
             break
         done.parent.mkdir(exist_ok=True)
-        done.write_text(
-            json.dumps(record(recipe, row, args.corpora, folder), indent=1) + "\n", "utf-8"
-        )
-    _write_table(
-        recipe, args.corpora, folder, recipe.select_rows(args.row) if args.row else [*recipe.rows]
-    )
+        text = json.dumps(record(recipe, row, args.corpora, folder), indent=1)
+        done.write_text(f"{text}\n", "utf-8")
+    shown = recipe.select_rows(args.row) if args.row else [*recipe.rows]
+    _write_table(recipe, args.corpora, folder, shown)
     return stopped
 
 

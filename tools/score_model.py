@@ -17,7 +17,6 @@ text.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tomllib
@@ -39,6 +38,7 @@ from bytenmt.errors import BytenmtError, DataError
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.sentinels import find_spans
 from bytenmt.translation.translator import Translator
+from tools.extras import tool_parser
 from tools.measurements import NOISE_SEED, SHARES
 from tools.results.recipe import FOLDER, Recipe
 from tools.results.training_text import chrf_by_rarity, count_words, training_bits
@@ -85,14 +85,16 @@ def scores(
     is missing.
     """
     own, other = direction.split("-")
-    foreign, tokenize = (other if own == "en" else own), ("char" if other == "ko" else "13a")
+    foreign = other if own == "en" else own
+    tokenize = "char" if other == "ko" else "13a"
 
     def read(corpus: str, name: str, n_lines: int | None) -> tuple[list[str], list[str]]:
-        sides = (corpora / corpus / f"{name}.{side}" for side in (own, other))
-        source, reference = (
-            [line.decode() for line in islice(iter(TextFile.open(side)), n_lines)] for side in sides
-        )
-        return source, reference
+
+        def lines(side: str) -> list[str]:
+            file = TextFile.open(corpora / corpus / f"{name}.{side}")
+            return [line.decode() for line in islice(iter(file), n_lines)]
+
+        return lines(own), lines(other)
 
     sources, references = read(SENTENCES[foreign], "test", n_lines)
     found: dict[str, Any] = {"direction": direction, "lines": len(sources)}
@@ -111,10 +113,8 @@ def scores(
     for name, place in OTHERS[foreign].items():
         sources, references = read(*place, None if name in WHOLE else n_lines)
         translated = translate(sources)
-        found[name] = {
-            **_scored(translated, references, tokenize),
-            "kept": kept_share(sources, translated),
-        }
+        found[name] = _scored(translated, references, tokenize)
+        found[name]["kept"] = kept_share(sources, translated)
         if counts is not None:
             found[name]["by rarest word"] = chrf_by_rarity(sources, translated, references, counts)
     found["words"] = interface_words(translate, direction)
@@ -126,15 +126,10 @@ def _scored(
 ) -> dict[str, float]:
     """Return chrF, chrF of case-folded texts, BLEU and exact matches."""
     found = text_scores(hypotheses, references, tokenize)
-    folded = text_scores(
-        [text.casefold() for text in hypotheses], [text.casefold() for text in references], tokenize
-    )
-    return {
-        "chrf": found.chrf,
-        "chrf_case_ignored": folded.chrf,
-        "bleu": found.bleu,
-        "exact_match": found.exact_match,
-    }
+    own, other = ([text.casefold() for text in side] for side in (hypotheses, references))
+    folded = text_scores(own, other, tokenize).chrf
+    rest = {"bleu": found.bleu, "exact_match": found.exact_match}
+    return {"chrf": found.chrf, "chrf_case_ignored": folded, **rest}
 
 
 def kept_spans(text: str) -> Counter[str]:
@@ -145,9 +140,7 @@ def kept_spans(text: str) -> Counter[str]:
 def kept_share(sources: Sequence[str], hypotheses: Sequence[str]) -> float:
     """Return the share of translations that keep all spans of the source, of the sources that have
     any."""
-    pairs = [
-        (kept_spans(own), kept_spans(other)) for own, other in zip(sources, hypotheses, strict=True)
-    ]
+    pairs = zip(map(kept_spans, sources), map(kept_spans, hypotheses), strict=True)
     with_any = [own == other for own, other in pairs if own]
     return sum(with_any) / len(with_any) if with_any else 1.0
 
@@ -167,30 +160,21 @@ def interface_words(translate: Translate, direction: str) -> dict[str, Any]:
 def training_files(recipe: str, corpora: Path) -> list[tuple[Path, Path]]:
     """Return the source and target file of each training text of a recipe."""
     texts = Recipe.from_file(FOLDER / f"{recipe}.toml").texts
-    return [
-        (corpora / src, corpora / tgt) for src, tgt in zip(texts["src"], texts["tgt"], strict=True)
-    ]
+    pairs = zip(texts["src"], texts["tgt"], strict=True)
+    return [(corpora / src, corpora / tgt) for src, tgt in pairs]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "models", nargs="+", type=Path, metavar="MODEL", help="run folders or weights files"
-    )
+    parser = tool_parser(__doc__)
+    parser.add_argument("models", nargs="+", type=Path, metavar="MODEL", help="runs or weights")
     parser.add_argument("--direction", choices=("en-de", "de-en", "en-ko", "ko-en"), required=True)
-    parser.add_argument(
-        "--corpora", type=Path, required=True, help="folder written by tools/get_data.py"
-    )
+    parser.add_argument("--corpora", type=Path, required=True, help="folder of tools/get_data.py")
     parser.add_argument("--lines", type=int, help="use only the first lines of each test text")
     parser.add_argument("-b", "--beam", type=int, default=5, help="beam size (%(default)s)")
     parser.add_argument("--precision", default=AUTO, help="of the weights, as in bytenmt translate")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (%(default)s)")
-    parser.add_argument(
-        "--recipe", help="of the training text, in tools/recipes, for two more tables"
-    )
+    parser.add_argument("--recipe", help="of tools/recipes, for two tables of the training text")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     args = parser.parse_args(arguments)
     try:

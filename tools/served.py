@@ -44,9 +44,8 @@ class ServerProcess:
 
     def post(self, path: str, **fields: Any) -> Any:
         """Send fields as JSON in a POST request and return the parsed JSON response."""
-        request = Request(
-            self.url + path, json.dumps(fields).encode(), {"content-type": "application/json"}
-        )
+        body = json.dumps(fields).encode()
+        request = Request(self.url + path, body, {"content-type": "application/json"})
         with urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
             return json.load(answer)
 
@@ -57,13 +56,9 @@ class ServerProcess:
 
     def cpu_seconds(self) -> float:
         """Return the CPU time that the server has used, without its children (Linux only)."""
-        stat = (
-            Path(f"/proc/{self.process.pid}/stat")
-            .read_text(encoding="ascii")
-            .rpartition(")")[2]
-            .split()
-        )
-        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+        text = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii")
+        fields = text.rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def terminate(self) -> int:
         """Send SIGTERM, wait for the server to end and return its exit code."""

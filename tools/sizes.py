@@ -94,9 +94,7 @@ def count_commands(root: Path) -> tuple[int, int]:
 
     def help_of(*words: str) -> str:
         command = [sys.executable, "-m", "bytenmt", *words, "--help"]
-        return subprocess.run(
-            command, cwd=root, check=True, capture_output=True, encoding="utf-8"
-        ).stdout
+        return subprocess.check_output(command, cwd=root, encoding="utf-8")
 
     commands = help_of().partition("Commands:")[2]
     n_commands = len(re.findall(r"^  [a-z]", commands, re.MULTILINE))

@@ -14,7 +14,6 @@ inside sentences.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections import Counter
@@ -31,6 +30,7 @@ import numpy.typing as npt
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.pair_files import PairFiles
 from bytenmt.errors import BytenmtError
+from tools.extras import tool_parser
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 MIN_WORD_LETTERS = 2  # letters
@@ -108,14 +108,11 @@ def _model_1(which: Ids, lines: Ids, predicted: Ids, condition: Ids) -> npt.NDAr
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument("--src", type=Path, nargs="+", required=True, metavar="FILE")
     parser.add_argument("--tgt", type=Path, nargs="+", required=True, metavar="FILE")
-    parser.add_argument(
-        "-o", "--output", type=Path, nargs=2, required=True, metavar=("SOURCE", "TARGET")
-    )
+    sides = ("SOURCE", "TARGET")
+    parser.add_argument("-o", "--output", type=Path, nargs=2, required=True, metavar=sides)
     args = parser.parse_args(arguments)
     if len(args.src) != len(args.tgt):
         parser.error(f"{len(args.src)} source and {len(args.tgt)} target files: give as many")

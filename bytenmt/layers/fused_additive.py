@@ -9,8 +9,6 @@ float32 rounding while |k| is below MAX_KEY: where E_q overflows or is zero, tan
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -121,7 +119,7 @@ class FusedScore(Deferred):
         q = (2 * x.float()).exp().contiguous()
         k = self.exponentials
         scores = q.new_empty(*q.shape[:2], k.shape[1])
-        arrays: Any = [tensor.numpy() for tensor in (q, k, self.v, scores)]
+        arrays = q.numpy(), k.numpy(), self.v.numpy(), scores.numpy()
         parallel_for(lambda _, first, last: add_scores(*arrays, first, last), len(k))
         return scores, q
 
@@ -130,8 +128,13 @@ class FusedScore(Deferred):
         d_scores = d_y.float().contiguous()
         self.notes.append((saved, d_scores))
         d_q = torch.empty_like(saved)
-        tensors = (saved, self.exponentials, self.v, d_scores, d_q)
-        arrays: Any = [tensor.numpy() for tensor in tensors]
+        arrays = (
+            saved.numpy(),
+            self.exponentials.numpy(),
+            self.v.numpy(),
+            d_scores.numpy(),
+            d_q.numpy(),
+        )
         parallel_for(lambda _, first, last: add_query_gradients(*arrays, first, last), len(saved))
         return d_q
 
@@ -143,8 +146,14 @@ class FusedScore(Deferred):
         """
         q, d_scores = (torch.cat(parts, dim=1) for parts in zip(*self.notes, strict=True))
         d_keys = torch.empty_like(self.exponentials)
-        d_v = self.v.new_zeros(len(thread_ranges(len(q))), len(self.v))  # of each thread
-        tensors = (q, self.exponentials, self.v, d_scores, d_keys)
-        arrays: Any = [tensor.numpy() for tensor in tensors]
-        parallel_for(lambda i, a, b: add_key_gradients(*arrays, d_v[i].numpy(), a, b), len(q))
+        d_v = self.v.new_zeros(len(thread_ranges(len(q))), len(self.v))
+        arrays = (
+            q.numpy(),
+            self.exponentials.numpy(),
+            self.v.numpy(),
+            d_scores.numpy(),
+            d_keys.numpy(),
+        )
+        d_v_by_thread = d_v.numpy()
+        parallel_for(lambda i, a, b: add_key_gradients(*arrays, d_v_by_thread[i], a, b), len(q))
         return d_keys, d_v.sum(dim=0)

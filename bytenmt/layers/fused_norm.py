@@ -35,9 +35,10 @@ def norm_relu(norm: nn.LayerNorm, x: Tensor) -> Tensor:
 
     Otherwise PyTorch computes it. Under autocast the fused kernel's result has autocast's dtype.
     """
-    is_trained = torch.is_grad_enabled() and norm.weight.requires_grad
-    has_types = norm.weight.dtype == torch.float32 and x.dtype in KINDS
-    if not (is_trained and has_types and x.device.type == "cpu"):
+    trained = (
+        torch.is_grad_enabled() and norm.weight.requires_grad and norm.weight.dtype == torch.float32
+    )
+    if not (trained and x.device.type == "cpu" and x.dtype in KINDS):
         return torch.relu(norm(x))
     y: Tensor = _NormReLU.apply(x, norm.weight, norm.bias, norm.eps)  # type: ignore[no-untyped-call]
     return y
@@ -129,8 +130,15 @@ class _NormReLU(Function):
         y = rows.new_empty(rows.shape, dtype=compute_type(rows[:0]).dtype)
         moments = rows.new_empty(len(rows), 2, dtype=torch.float32)
         gain = gain.detach()
-        sources = map(as_array, (rows, gain, bias.detach()))
-        arrays: Any = (*sources, epsilon, as_array(y), as_array(moments))
+        bias = bias.detach()
+        arrays = (
+            as_array(rows),
+            as_array(gain),
+            as_array(bias),
+            epsilon,
+            as_array(y),
+            as_array(moments),
+        )
         parallel_for(lambda _, first, last: normalise(*arrays, first, last), len(rows))
         ctx.save_for_backward(rows, gain, y, moments)
         ctx.shape = x.shape
@@ -142,8 +150,14 @@ class _NormReLU(Function):
         rows, gain, y, moments = ctx.saved_tensors
         d_x = torch.empty_like(rows)
         sums = gain.new_zeros(2, len(thread_ranges(len(rows))), len(gain))
-        d_rows = d_y.reshape(rows.shape).contiguous()
-        arrays: Any = [*map(as_array, (d_rows, rows, gain, y, moments, d_x))]
+        arrays = (
+            as_array(d_y.reshape(rows.shape).contiguous()),
+            as_array(rows),
+            as_array(gain),
+            as_array(y),
+            as_array(moments),
+            as_array(d_x),
+        )
         d_gain, d_bias = sums.numpy()
         parallel_for(lambda i, a, b: norm_gradients(*arrays, d_gain[i], d_bias[i], a, b), len(rows))
         return d_x.view(ctx.shape), *sums.sum(dim=1), None

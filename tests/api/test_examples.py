@@ -4,6 +4,7 @@ import doctest
 import io
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,7 +14,7 @@ from heard import Heard
 from made_up_engine import make_run
 
 import bytenmt
-from bytenmt import data, evaluation, language, translation
+from bytenmt import Run, data, evaluation, language, translation
 from bytenmt.api import runs
 from bytenmt.data import sentences
 from bytenmt.training import arguments
@@ -48,10 +49,12 @@ MODULES = [
 ]
 
 
+def module_name(value: object) -> str:
+    return getattr(value, "__name__", "")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("module", "least"), MODULES, ids=lambda value: getattr(value, "__name__", "")
-)
+@pytest.mark.parametrize(("module", "least"), MODULES, ids=module_name)
 def test_the_examples_run(place: Path, module: ModuleType, least: int) -> None:
     said = io.StringIO()
     n = 0
@@ -66,19 +69,13 @@ def test_the_examples_run(place: Path, module: ModuleType, least: int) -> None:
 def test_a_training_in_another_thread_leaves_signals_alone(place: Path) -> None:
     """Signal handlers can only be set in the main thread."""
     Path("long").write_text("so many words " * 20)
-    texts = {
-        "arch": "luong",
-        "preset": "tiny",
-        "text": "long",
-        "valid_text": "long",
-        "max_updates": 1,
-    }
-    useless = {"weights": [2.0], "settings": ["data.noise=0.1"]}
+    asked: dict[str, Any] = {"arch": "luong", "preset": "tiny", "max_updates": 1, "threads": 1}
+    asked |= {"text": "long", "valid_text": "long"}
+    useless: dict[str, Any] = {"weights": [2.0], "settings": ["data.noise=0.1"]}
     heard = Heard()
+    train = partial(bytenmt.train, "runs/new", **asked, **useless, reporter=heard)
     with ThreadPoolExecutor() as threads:
-        run = threads.submit(
-            bytenmt.train, "runs/new", **texts, **useless, threads=1, reporter=heard
-        ).result()
+        run = threads.submit(train).result()
     assert "bytenmt: warning: without effect on a language model: noise, weight" in heard.lines
     assert len(run.surprisal("ab").bits) == 2
 
@@ -89,38 +86,22 @@ def test_a_model_is_shown_on_one_short_line(place: Path) -> None:
     assert repr(bytenmt.Run("runs/text")) == "Run(path=PosixPath('runs/text'))"
 
 
-TEXTS: dict[str, Any] = {
-    "arch": "luong",
-    "src": "src",
-    "tgt": "tgt",
-    "valid_src": "src",
-    "valid_tgt": "tgt",
-}
+TEXTS: dict[str, Any] = {"src": "src", "tgt": "tgt", "valid_src": "src", "valid_tgt": "tgt"}
+TEXTS["arch"] = "luong"
+TEXT, MINE = "runs/text", "runs/mine"
 REFUSED: list[tuple[Callable[[], Any], str]] = [
-    (lambda: bytenmt.Translator.load("runs/text"), "is a language model and cannot translate"),
-    (
-        lambda: bytenmt.Run("runs/text").log_probabilities(["a"], ["b"]),
-        "a language model: use surpr",
-    ),
-    (
-        lambda: bytenmt.Run("runs/text").byte_log_probabilities("a", "b"),
-        "a language model: use surpr",
-    ),
-    (lambda: bytenmt.Run("runs/mine").surprisal("a"), "is a translation model: use Translator"),
-    (lambda: bytenmt.Run("runs/mine").evaluate([], []), "no lines to evaluate"),
-    (
-        lambda: bytenmt.Run("runs/mine").evaluate(["a", "b\nc"], ["d", "e"]),
-        "line 2 of the sources contains",
-    ),
-    (lambda: bytenmt.Run("nowhere"), "nowhere does not exist: give a run folder"),
-    (lambda: bytenmt.Run("src").metrics(), "src has no metrics.jsonl"),
+    (lambda: bytenmt.Translator.load(TEXT), "is a language model and cannot translate"),
+    (lambda: Run(TEXT).log_probabilities(["a"], ["b"]), "a language model: use surpr"),
+    (lambda: Run(TEXT).byte_log_probabilities("a", "b"), "a language model: use surpr"),
+    (lambda: Run(MINE).surprisal("a"), "is a translation model: use Translator"),
+    (lambda: Run(MINE).evaluate([], []), "no lines to evaluate"),
+    (lambda: Run(MINE).evaluate(["a", "b\nc"], ["d", "e"]), "line 2 of the sources contains"),
+    (lambda: Run("nowhere"), "nowhere does not exist: give a run folder"),
+    (lambda: Run("src").metrics(), "src has no metrics.jsonl"),
     (lambda: bytenmt.train("new", **TEXTS, no_such=1), "train.no_such"),
     (lambda: bytenmt.train("new", **TEXTS, device="gpu"), "device is 'gpu': expected"),
     (lambda: bytenmt.train("new", **TEXTS, threads=300), "threads is 300: expected"),
-    (
-        lambda: bytenmt.Run("runs/mine").log_probabilities(["a"], ["b"], engin="x"),
-        "engin is unknown",
-    ),
+    (lambda: Run(MINE).log_probabilities(["a"], ["b"], engin="x"), "engin is unknown"),
 ]
 
 

@@ -101,16 +101,13 @@ def test_both_engines_run_it(echo: ModuleType, tmp_path: Path, source: str) -> N
     program = model_program(config)
     assert program is not None and state_bytes(program) == 4 * 24
     assert config.receptive_field is None
-    packed = pack_model(
-        {name: part.detach().numpy() for name, part in model.named_parameters()}, config, "fp32"
-    )
+    arrays = {name: part.detach().numpy() for name, part in model.named_parameters()}
+    packed = pack_model(arrays, config, "fp32")
     lines = LINES if source == "true" else [None] * 3
     requests = [Request(line, 9) for line in lines]
     options = SearchOptions()
-    found = [
-        {number: best[0] for number, best in decode(engine, requests)}
-        for engine in (NumbaEngine([packed], options, 3), TorchEngine([model], options, 3, CPU))
-    ]
+    engines = NumbaEngine([packed], options, 3), TorchEngine([model], options, 3, CPU)
+    found = [{number: best[0] for number, best in decode(one, requests)} for one in engines]
     for number in range(3):
         cpu, reference = (one[number] for one in found)
         assert cpu.text == reference.text
@@ -131,29 +128,23 @@ def test_it_is_trained_and_asked(echo: ModuleType, tmp_path: Path, texts: dict[s
     assert found == Translator.load(run, engine="torch", reporter=told, **asked).translate(LINES)
     # The search is compiled here, where no earlier test did so.
     lines = [line for line in told.lines if "compiling" not in line]
-    assert lines == [
-        "bytenmt: decoding with --engine torch: the numba engine has no program for echo"
-    ]
+    reason = "the numba engine has no program for echo"
+    assert lines == [f"bytenmt: decoding with --engine torch: {reason}"]
     assert Translator.load(run, precision="bf16", device="cpu").translate("a")
-    for engine, precision, what in (
-        ("numba", "auto", "no program for echo"),
-        ("auto", "int8", "torch has"),
-    ):
+    choices = (("numba", "auto", "no program for echo"), ("auto", "int8", "torch has"))
+    for engine, precision, what in choices:
         with pytest.raises(BytenmtError, match=what):
             Translator.load(run, engine=engine, precision=precision, device="cpu")
-    assert "echo" in model_description(str(run), None) and "fading = 0.8" in model_description(
-        "echo", None
-    )
+    assert "echo" in model_description(str(run), None)
+    assert "fading = 0.8" in model_description("echo", None)
 
 
 def test_its_configuration_is_strict(echo: ModuleType) -> None:
     assert load_config("echo", None, ["model.source=false"]).model.source is False
-    for setting, what in (
-        ("model.d_hidden=3", r"model\.d_hidden: unknown key"),
-        ("model.ngrams=[3]", "leave them out"),
-    ):
-        with pytest.raises(ConfigError, match=what):
-            load_config("echo", None, [setting])
+    with pytest.raises(ConfigError, match=r"model\.d_hidden: unknown key"):
+        load_config("echo", None, ["model.d_hidden=3"])
+    with pytest.raises(ConfigError, match="leave them out"):
+        load_config("echo", None, ["model.ngrams=[3]"])
     with pytest.raises(ConfigError, match="echo has only the presets small, not tiny"):
         load_config("echo", "tiny", [])
     with pytest.raises(ValueError, match="already"):
@@ -182,25 +173,17 @@ def apply(difference: str, path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_examples_pass_the_tests_that_the_guide_names(tmp_path: Path) -> None:
+    ignored = shutil.ignore_patterns("__pycache__")
     for folder in ("bytenmt", "tests"):
-        shutil.copytree(
-            ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__")
-        )
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for block in blocks(GUIDE):
         if block.info.startswith("diff "):
             apply(block.text, tmp_path / block.info.removeprefix("diff "))
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n0", "-k", "luong-scaled or bytenet-tanh", *TESTS],
-        cwd=tmp_path,
-        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-        | {
-            "PYTHONPATH": str(tmp_path),
-            CACHE_VARIABLE: os.environ.get(CACHE_VARIABLE, str(PACKAGE / "__pycache__")),
-        },
-        capture_output=True,
-        text=True,
-    )
+    words = [sys.executable, "-m", "pytest", "-q", "-n0", "-k", "luong-scaled or bytenet-tanh"]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    env = {CACHE_VARIABLE: str(PACKAGE / "__pycache__"), **env, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([*words, *TESTS], cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     passed = int(done.stdout.split(" passed")[0].split()[-1])
     assert passed >= 30, done.stdout

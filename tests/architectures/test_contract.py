@@ -11,7 +11,7 @@ import pytest
 from fast_variants import by_variant, rotated
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from invariants import PARALLEL, WITH_SOURCE, AnyModel, make
+from invariants import PARALLEL, WITH_SOURCE, AnyModel, check_reorder, make
 from variants import VARIANTS, WITHOUT_SOURCE
 
 model_of = cache(make)  # by the variant's name; collecting tests makes none
@@ -28,6 +28,7 @@ def check_no_source(model: AnyModel) -> None:
     assert all(key.startswith(("embedding.", "decoder.")) for key, _ in model.named_parameters())
 
 
+RECURRENT = sorted(set(VARIANTS) - set(PARALLEL))
 # What holds, for which models; each check says it in its own words.
 CONTRACT: dict[str, tuple[Callable[[AnyModel], None], Iterable[str]]] = {
     "steps equal teacher forcing": (invariants.check_steps, VARIANTS),
@@ -37,25 +38,19 @@ CONTRACT: dict[str, tuple[Callable[[AnyModel], None], Iterable[str]]] = {
     "each source byte matters": (invariants.check_source_matters, WITH_SOURCE),
     "padding and batch mates change nothing": (invariants.check_padding, VARIANTS),
     "five beams share a memory": (partial(invariants.check_beams, beam=5), VARIANTS),
-    "reordered with gradients": (
-        partial(invariants.check_reorder, calls=8, gradients=True),
-        VARIANTS,
-    ),
+    "reordered with gradients": (partial(check_reorder, calls=8, gradients=True), VARIANTS),
     "rings stay where they are": (invariants.check_rings_in_place, PARALLEL),
     "the receptive field is the formula's": (invariants.check_receptive_field, PARALLEL),
-    "recurrent models claim no receptive field": (
-        check_recurrence,
-        sorted(set(VARIANTS) - set(PARALLEL)),
-    ),
+    "recurrent models claim no receptive field": (check_recurrence, RECURRENT),
     "made without a source": (check_no_source, WITHOUT_SOURCE),
     "rows can be moved": (invariants.check_moved_rows, VARIANTS),
 }
 
 
-@by_variant(
-    ("promise", "name"),
-    [(promise, name) for promise, (_, names) in CONTRACT.items() for name in names],
-)
+PROMISES = [(promise, name) for promise, (_, names) in CONTRACT.items() for name in names]
+
+
+@by_variant(("promise", "name"), PROMISES)
 def test_the_contract(promise: str, name: str) -> None:
     CONTRACT[promise][0](model_of(name))
 

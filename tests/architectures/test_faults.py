@@ -148,7 +148,8 @@ def edit_function(place: str, old: str, new: str, monkeypatch: pytest.MonkeyPatc
 def test_a_fault_is_caught(
     name: str, fault: str, caught: str, edit: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    edit_function(*edit, monkeypatch)
+    place, old, new = edit
+    edit_function(place, old, new, monkeypatch)
     for check, _, message in (one.partition(": ") for one in caught.split(", ")):
         with pytest.raises((AssertionError, IndexError, RuntimeError), match=message or None):
             getattr(invariants, f"check_{check}")(make(name))

@@ -6,6 +6,7 @@ layers/attention.py (AdditiveScore) beside tests/helpers/reference.py.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import invariants
@@ -44,21 +45,16 @@ def test_bytenet_unfolding(length: int, columns: int) -> None:
 def test_bytenet_columns_at_the_start(stacking: str) -> None:
     """encoder_scale is a factor of the first columns, through the weights alone: all other weights
     are drawn as without it."""
-    options = VARIANTS["bytenet"] | {"stacking": stacking}
-    models = []
+    models: list[Any] = []
     for scale in (1.0, 3.0):
         torch.manual_seed(8)
-        models.append(
-            build_model(parse_config({"model": options | {"encoder_scale": scale}}).model).eval()
-        )
-    (plain, larger), (src, src_len) = models, invariants.some_sources([6, 4])
-    found, expected = larger.encode(src, src_len), plain.encode(src, src_len)
+        options = VARIANTS["bytenet"] | {"stacking": stacking, "encoder_scale": scale}
+        models.append(build_model(parse_config({"model": options}).model).eval())
+    plain, larger = models
+    expected, found = (model.encode(*invariants.some_sources([6, 4])) for model in models)
     torch.testing.assert_close(found.columns, 3 * expected.columns)
-    names = [
-        name
-        for name, p in larger.named_parameters()
-        if not torch.equal(p, plain.get_parameter(name))
-    ]
+    pairs = zip(larger.named_parameters(), plain.parameters(), strict=True)
+    names = [name for (name, part), other in pairs if not torch.equal(part, other)]
     assert names == ["encoder.output.weight", "encoder.output.bias"]
 
 
@@ -98,16 +94,9 @@ def test_the_folded_weight_follows_every_change() -> None:
     def assign() -> None:
         norm.load_state_dict(WeightNorm(torch.randn(4, 3)).state_dict(), assign=True)
 
-    changes = [
-        step,
-        step,
-        lambda: norm.load_state_dict(other.state_dict()),
-        norm.double,
-        norm.float,
-        assign,
-    ]
     refreshes(norm)
-    for change in changes:
+    load = partial(norm.load_state_dict, other.state_dict())
+    for change in (step, step, load, norm.double, norm.float, assign):
         change()
         refreshes(norm)
     with torch.no_grad():
@@ -159,19 +148,16 @@ def test_convs2s_initial_widths() -> None:
 
 DEEP: Variant = {"n_layers": 4, "reverse_source": True}
 LARGE = {"d_embedding": 60, "d_hidden": 64, "init": "paper"}
-PAPERS: dict[str, Variant] = {
-    "cho": VARIANTS["seq2seq-cho"] | LARGE,
-    "sutskever": VARIANTS["seq2seq"] | DEEP | LARGE | {"cell": "lstm"},
-    "lstm at every step": VARIANTS["seq2seq"]
-    | DEEP
-    | LARGE
-    | {"cell": "lstm", "context": "every_step"},
-    "bahdanau": VARIANTS["bahdanau"] | LARGE | {"d_attention": 50, "d_maxout": 30},
-    "luong": VARIANTS["luong-concat"] | LARGE,
-    "luong-places": VARIANTS["luong-location"]
-    | LARGE
-    | {"attention": "local-p", "n_locations": 500},
+LSTM = DEEP | {"cell": "lstm"}
+BASES: dict[str, tuple[str, Variant]] = {
+    "cho": ("seq2seq-cho", {}),
+    "sutskever": ("seq2seq", LSTM),
+    "lstm at every step": ("seq2seq", LSTM | {"context": "every_step"}),
+    "bahdanau": ("bahdanau", {"d_attention": 50, "d_maxout": 30}),
+    "luong": ("luong-concat", {}),
+    "luong-places": ("luong-location", {"attention": "local-p", "n_locations": 500}),
 }
+PAPERS = {name: VARIANTS[base] | LARGE | more for name, (base, more) in BASES.items()}
 
 
 @pytest.mark.parametrize("name", PAPERS)
@@ -225,15 +211,13 @@ def slope(loss: Callable[..., Tensor], parameter: Tensor, i: int, step: float = 
     return (values[0] - values[1]) / (2 * step)
 
 
-@pytest.mark.parametrize(
-    ("name", "layer", "n_attentions"),
-    [
-        ("convs2s", "layers.0", 2),
-        ("convs2s-one-attention", "layers.0", 1),
-        ("convs2s-conv", "keys.layers.1", 2),
-        ("convs2s-conv", "values.layers.0", 2),
-    ],
-)
+STACKS = [
+    *(("convs2s", "layers.0", 2), ("convs2s-one-attention", "layers.0", 1)),
+    *(("convs2s-conv", "keys.layers.1", 2), ("convs2s-conv", "values.layers.0", 2)),
+]
+
+
+@pytest.mark.parametrize(("name", "layer", "n_attentions"), STACKS)
 def test_convs2s_encoder_gradient_factor(name: str, layer: str, n_attentions: int) -> None:
     """The gradient into the encoder's stack, where alone these weights are, is the true one over
     twice the number of attentions."""
@@ -304,13 +288,12 @@ def test_gradients_equal_those_of_the_fused_attention(dtype: torch.dtype, tolera
     mask = torch.rand(3, 1, 5, 7, generator=generator) < 0.6
     mask[..., 0], mask[1, :, :, 3] = True, False
     found = []
-    for precision, attend in ((dtype, _attend), (torch.float64, F.scaled_dot_product_attention)):
+    fused: Any = F.scaled_dot_product_attention
+    ours: Any = _attend
+    for precision, attend in ((dtype, ours), (torch.float64, fused)):
         inputs = [one.to(precision).requires_grad_() for one in (q, k, v)]
         output = attend(*inputs, mask)
-        (output.double() * weight).sum().backward()
-        found.append(
-            [output.double(), *(one.grad.double() for one in inputs if one.grad is not None)]
-        )
-    assert len(found[0]) == len(found[1]) == 4
-    for ours, theirs in zip(*found, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=3 * tolerance)
+        grads = torch.autograd.grad((output.double() * weight).sum(), inputs)
+        found.append([output.double(), *(one.double() for one in grads)])
+    for own, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(own, theirs, rtol=tolerance, atol=3 * tolerance)

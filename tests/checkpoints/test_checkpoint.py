@@ -40,13 +40,10 @@ PACKAGE = str(Path(checkpoint.__file__).parents[1])
 def contents(seed: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Weights and trainer state of a few numbers."""
     generator = torch.Generator().manual_seed(seed)
-    return (
-        {
-            name: torch.randn(*shape, generator=generator)
-            for name, shape in parameter_shapes(CONFIG.model).items()
-        },
-        {"moment": torch.randn(3, 5, generator=generator), "step": torch.tensor(seed)},
-    )
+    shapes = parameter_shapes(CONFIG.model).items()
+    weights = {name: torch.randn(*shape, generator=generator) for name, shape in shapes}
+    moment = torch.randn(3, 5, generator=generator)
+    return weights, {"moment": moment, "step": torch.tensor(seed)}
 
 
 def save(run: Path, update: int, *, best: bool = False) -> None:
@@ -57,15 +54,14 @@ def save(run: Path, update: int, *, best: bool = False) -> None:
 def is_saved(run: Path, update: int) -> bool:
     """Does a checkpoint come back bit for bit?"""
     saved = load_checkpoint(run)
-    one, other = contents(update)
-    return (
-        saved.update == update
-        and saved.config == CONFIG
-        and saved.facts == Facts(update=update, pairs=update)
-        and saved.weights.keys() == one.keys()
-        and saved.trainer.keys() == other.keys()
-        and all(torch.equal(saved.weights[name], one[name]) for name in one)
-        and all(torch.equal(saved.trainer[name], other[name]) for name in other)
+    facts = Facts(update=update, pairs=update)
+    if (saved.update, saved.config, saved.facts) != (update, CONFIG, facts):
+        return False
+    both = zip((saved.weights, saved.trainer), contents(update), strict=True)
+    return all(
+        found.keys() == expected.keys()
+        and all(torch.equal(found[name], expected[name]) for name in expected)
+        for found, expected in both
     )
 
 
@@ -85,7 +81,7 @@ def test_a_run_comes_back(tmp_path: Path) -> None:
     config = small_config("bytenet")
     saved = load_checkpoint(tmp_path / "run").weights
     file = tmp_path / "run" / "last.safetensors"
-    copy = shutil.copy(file, tmp_path / "copy.safetensors")
+    copy = Path(shutil.copy(file, tmp_path / "copy.safetensors"))
     for path in (tmp_path / "run", file, copy):
         model, stored = Run(path).model(), read_run(path)[1]
         assert (stored.config, stored.facts, model.training) == (config, Facts(update=70), False)
@@ -97,10 +93,8 @@ def test_files_are_safetensors(tmp_path: Path) -> None:
     """The library reads back what is written, and the same contents give the same bytes."""
     tensors = contents(1)[0]
     tensors = {name: tensor.t().contiguous().t() for name, tensor in tensors.items()}
-    write_weights(tmp_path / "one", tensors, CONFIG, Facts(texts=(TextFact("é", 1),)))
-    write_weights(
-        tmp_path / "two", dict(reversed(tensors.items())), CONFIG, Facts(texts=(TextFact("é", 1),))
-    )
+    for name, some in (("one", tensors), ("two", dict(reversed(tensors.items())))):
+        write_weights(tmp_path / name, some, CONFIG, Facts(texts=(TextFact("é", 1),)))
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     for n in range(8):  # wherever the header ends, the numbers begin at a multiple of eight
         write_weights(tmp_path / "three", tensors, CONFIG, Facts(texts=(TextFact("x" * n, 1),)))

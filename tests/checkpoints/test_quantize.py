@@ -10,11 +10,12 @@ from command_line import invoke
 from made_up_engine import make_run
 
 from bytenmt.api.runs import Run
+from bytenmt.architectures.model_program import NGRAM_TABLES
 from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.checkpoints.checkpoint import model_tensors, save_checkpoint
 from bytenmt.checkpoints.facts import Facts, TextFact
 from bytenmt.checkpoints.quantize import round_arrays
-from bytenmt.checkpoints.weights import NGRAM_TABLES, SCALE, read_run, restore_weights
+from bytenmt.checkpoints.weights import SCALE, read_run, restore_weights
 from bytenmt.data.pair_files import PairFiles
 from bytenmt.decoding.cpu.packing import pack_model
 from tools.average import average
@@ -36,9 +37,8 @@ def folded(tensors: dict[str, Any]) -> dict[str, np.ndarray]:
     whole = {name: np.asarray(tensor, np.float64) for name, tensor in tensors.items()}
     for name in [name for name in whole if name.endswith(".v") and name[:-1] + "g" in whole]:
         v, g = whole[name], whole.pop(name[:-1] + "g")
-        whole[name] = v * (g / np.sqrt((v**2).reshape(len(v), -1).sum(axis=1))).reshape(
-            -1, *[1] * (v.ndim - 1)
-        )
+        factors = g / np.sqrt((v**2).reshape(len(v), -1).sum(axis=1))
+        whole[name] = v * factors.reshape(-1, *[1] * (v.ndim - 1))
     return whole
 
 
@@ -57,9 +57,8 @@ def test_every_number_is_the_nearest(tmp_path: Path, arch: str, precision: str) 
     for name, matrix in before.items():
         error = np.abs(matrix - after[name])
         if matrix.ndim < 2 or name in TABLES or precision == "fp32":
-            assert error.max(initial=0) <= (
-                1e-6 * np.abs(matrix).max() if name.endswith(".v") else 0
-            ), name
+            tolerance = 1e-6 * np.abs(matrix).max() if name.endswith(".v") else 0
+            assert error.max(initial=0) <= tolerance, name
             continue
         rows = np.abs(matrix).reshape(len(matrix), -1)
         limit = (rows.max(axis=1) / 127 / 2).reshape(-1, *[1] * (matrix.ndim - 1))
@@ -73,16 +72,12 @@ def read(run: Path) -> dict[str, torch.Tensor]:
 
 
 def test_the_file_is_smaller(tmp_path: Path) -> None:
-    size = ("model.d_hidden=256",)
-    run = make_run(tmp_path / "run", "luong", settings=size)
-    whole = convert(run, "fp32").stat().st_size
-    assert 3.5 < whole / convert(run, "int8").stat().st_size < 4
-    kinds = {
-        name: array.dtype
-        for name, array in read_run(tmp_path / "run.int8.safetensors")[1].arrays.items()
-    }
-    assert kinds["embedding.weight"] == kinds["keys.weight" + SCALE] == np.float32
-    assert kinds["keys.weight"] == np.int8
+    run = make_run(tmp_path / "run", "luong", settings=("model.d_hidden=256",))
+    whole, small = convert(run, "fp32"), convert(run, "int8")
+    assert 3.5 < whole.stat().st_size / small.stat().st_size < 4
+    arrays = read_run(small)[1].arrays
+    assert arrays["embedding.weight"].dtype == arrays["keys.weight" + SCALE].dtype == np.float32
+    assert arrays["keys.weight"].dtype == np.int8
 
 
 @pytest.mark.parametrize("arch", [name for name, one in ARCHITECTURES.items() if one.write_program])
@@ -106,10 +101,8 @@ def test_it_is_packed_as_the_run_would_be(tmp_path: Path, arch: str) -> None:
 def test_weight_normalisation(names: tuple[str, str]) -> None:
     """The lengths are those of the rounded rows, so that a model reads these; one of length 0 stays
     one."""
-    arrays = {
-        "a.v": np.arange(1, 13, dtype=np.float32).reshape(3, 2, 2),
-        "a.g": np.float32([1, 0, 2]),
-    }
+    v = np.arange(1, 13, dtype=np.float32).reshape(3, 2, 2)
+    arrays = {"a.v": v, "a.g": np.array([1, 0, 2], np.float32)}
     back = restore_weights(round_arrays({name: arrays[name] for name in names}, "int8"))
     assert back["a.v"].shape == (3, 2, 2)
     assert np.allclose(folded(back)["a.v"], folded(arrays)["a.v"], rtol=0.01)
@@ -132,20 +125,13 @@ def test_rows_of_tables_that_are_zero_are_left_out(precision: str) -> None:
 def test_a_file_that_is_handed_on_tells_no_folders(tmp_path: Path) -> None:
     """The names of the texts stay, where they lay does not; the run itself still tells."""
     run = make_run(tmp_path / "run", "luong")
-    facts = Facts(
-        pairs=3,
-        corpora=(
-            PairFiles(Path("/home/me/a.ko"), Path("/home/me/a.en")),
-            PairFiles(tsv=Path("/home/me/t")),
-        ),
-        texts=(TextFact("/home/me/text", 7),),
-    )
+    pairs = PairFiles(Path("/home/me/a.ko"), Path("/home/me/a.en"))
+    corpora = (pairs, PairFiles(tsv=Path("/home/me/t")))
+    facts = Facts(pairs=3, corpora=corpora, texts=(TextFact("/home/me/text", 7),))
     save_checkpoint(run, 80, read(run), {}, Run(run).config, facts, best=True)
     output = convert(run, "int8")
-    assert (
-        b"/home/me" not in output.read_bytes()
-        and b"/home/me" in (run / "last.safetensors").read_bytes()
-    )
+    assert b"/home/me" not in output.read_bytes()
+    assert b"/home/me" in (run / "last.safetensors").read_bytes()
     told = read_run(output)[1].facts
     assert told.corpora == (PairFiles(Path("a.ko"), Path("a.en")), PairFiles(tsv=Path("t")))
     assert (told.update, told.pairs, told.texts) == (80, 3, (TextFact("text", 7),))

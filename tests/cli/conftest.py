@@ -30,12 +30,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs of four architectures, one without a source, and texts."""
     folder = tmp_path_factory.mktemp("made")
     warm_up(tmp_path_factory.mktemp("compiled"))
-    for name, arch in {
-        "run": "luong",
-        "plain": "seq2seq",
-        "convs2s": "convs2s",
-        "bytenet": "bytenet",
-    }.items():
+    runs = {"run": "luong", "plain": "seq2seq", "convs2s": "convs2s", "bytenet": "bytenet"}
+    for name, arch in runs.items():
         make_run(folder / name, arch)
     make_run(folder / "no_source", settings=("model.source=false", "model.input_feeding=false"))
     for name, content in FILES.items():

@@ -89,10 +89,8 @@ def test_figures_are_drawn(place: Path) -> None:
     ],
 )
 def test_texts_may_be_pipes(place: Path, words: str) -> None:
-    """A text may be a pipe, such as a shell's <(command).
-
-    Messages are the same as for files, and each pipe is read once.
-    """
+    """A text may be a pipe, such as a shell's <(command). Messages are the same as for files, and
+    each pipe is read once."""
     expected = accepted(words.format(src="src", tgt="tgt"))
     used = []
     writers = []
@@ -119,9 +117,7 @@ def test_no_curve_is_there(place: Path) -> None:
     assert not (place / "c.png").exists()
 
 
-def test_a_picture_without_matplotlib_is_one_line(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_picture_without_matplotlib_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "pip install 'bytenmt[plots]'" in invoke("plot run --line a").stderr
     assert "pip install 'bytenmt[plots]'" in invoke("evaluate run --curves c.png").stderr

@@ -9,6 +9,7 @@ from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -48,20 +49,14 @@ PAIRS = "train -o new --src src --tgt tgt --valid-src src --valid-tgt tgt"
 
 @pytest.mark.slow
 def test_repaired_lines_are_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (
-        "warning: invalid: 1 of 4 lines are not UTF-8" in invoke(f"{TRANSLATE} -i invalid").stderr
-    )
+    told = invoke(f"{TRANSLATE} -i invalid").stderr
+    assert "warning: invalid: 1 of 4 lines are not UTF-8" in told
     for name, code, message in (
         ("invalid", 0, "warning: standard input: 1 of 4 lines are not UTF-8"),
-        (
-            "cp949",
-            1,
-            "standard input is not UTF-8 (4 of 4 lines): convert it by `iconv -f ENCODING",
-        ),
+        ("cp949", 1, "standard input is not UTF-8 (4 of 4 lines): convert it by `iconv -f ENC"),
     ):
-        monkeypatch.setattr(
-            translate_module, "standard_input", partial(BytesIO, Path(name).read_bytes())
-        )
+        text = partial(BytesIO, Path(name).read_bytes())
+        monkeypatch.setattr(translate_module, "standard_input", text)
         piped = invoke(TRANSLATE)
         assert message in piped.stderr and piped.exit_code == code
 
@@ -75,20 +70,16 @@ def test_a_folder_as_model_hubs_have_it_is_a_model_too(place: Path) -> None:
     assert f"# weights file:    {size:,} bytes, matrices in int8\n" in accepted("info hub")
 
 
+OF_SRC = f"-i src {SHORT}"
+SAMPLE = f"{TRANSLATE} {OF_SRC} --sample --seed 1"
 SAME = [  # commands with the same output
-    (f"{TRANSLATE} -i src {SHORT}", f"translate run/{BEST} -i src {SHORT}"),
-    (f"{TRANSLATE} -i src {SHORT}", f"translate run -i src -o - {SHORT}"),
-    (f"{TRANSLATE} -i src {SHORT}", f"translate --model run --input packed.gz --beam 1 {SHORT}"),
-    (f"translate run bytenet -i src {SHORT}", f"translate -m bytenet -m run -i src {SHORT}"),
-    (
-        f"translate run bytenet -i src {SHORT}",
-        f"translate bytenet run -i src {SHORT} --engine torch",
-    ),
-    (f"translate bytenet -i src {SHORT}", f"translate bytenet bytenet -i src {SHORT}"),
-    (
-        f"{TRANSLATE} -i src {SHORT} --sample --seed 1",
-        f"{TRANSLATE} -i src {SHORT} --sample --seed 1 --buffer-size 1 --max-tokens 5",
-    ),
+    (f"{TRANSLATE} {OF_SRC}", f"translate run/{BEST} {OF_SRC}"),
+    (f"{TRANSLATE} {OF_SRC}", f"translate run -o - {OF_SRC}"),
+    (f"{TRANSLATE} {OF_SRC}", f"translate --model run --input packed.gz --beam 1 {SHORT}"),
+    (f"translate run bytenet {OF_SRC}", f"translate -m bytenet -m run {OF_SRC}"),
+    (f"translate run bytenet {OF_SRC}", f"translate bytenet run {OF_SRC} --engine torch"),
+    (f"translate bytenet {OF_SRC}", f"translate bytenet bytenet {OF_SRC}"),
+    (SAMPLE, f"{SAMPLE} --buffer-size 1 --max-tokens 5"),
     ("predict no_source tgt --no-reference", "predict -m no_source tgt --no-reference"),
     ("generate no_source --bytes 3", "generate -m no_source --bytes 3"),
     (f"evaluate run --src src --tgt tgt {SHORT}", f"evaluate -m run --src src --ref tgt {SHORT}"),
@@ -138,14 +129,12 @@ def test_evaluate_prints_its_scores(place: Path) -> None:
 
 def test_a_pattern_of_ones_own_and_none_of_the_classes(place: Path) -> None:
     """The guide to constraints runs the other options of spans."""
-    make_run(
-        place / "taught", settings=("data.sentinels=0.2",), facts=Facts(patterns=PATTERNS_VERSION)
-    )
+    facts = Facts(patterns=PATTERNS_VERSION)
+    make_run(place / "taught", settings=("data.sentinels=0.2",), facts=facts)
     (place / "spans").write_text("A server\n%s개의 {name} 서버\n", encoding="utf-8")
-    own = ["--keep", "none", "--keep-pattern", "(?<=A )s[a-z]+", "--keep-pattern", "가|개의"]
-    lines = accepted(
-        *f"translate taught -i spans --engine torch {SHORT}".split(), *own
-    ).splitlines()
+    command = f"translate taught -i spans --engine torch {SHORT} --keep none".split()
+    own = ["--keep-pattern", "(?<=A )s[a-z]+", "--keep-pattern", "가|개의"]
+    lines = accepted(*command, *own).splitlines()
     assert "server" in lines[0] and "개의" in lines[1] and "{name}" not in lines[1]
 
 
@@ -159,7 +148,7 @@ def test_info_is_a_configuration(arch: str) -> None:
     names += ["a decode step", "decoder state"] if arch != "transformer" else []
     assert all(re.search(rf"^# {name}: +\w", said, re.MULTILINE) for name in names)
     settings = ["model.source=false", "train.lr=0.5"]
-    said = accepted(" ".join([f"info {arch} --preset tiny", *(f"--set {one}" for one in settings)]))
+    said = accepted(f"info {arch} --preset tiny --set {settings[0]} --set {settings[1]}")
     assert parse_config(tomllib.loads(said)) == load_config(arch, "tiny", settings)
 
 
@@ -212,17 +201,11 @@ def test_a_signal_is_the_exit_code(call: Call) -> None:
     assert invoke(f"{TRAIN} --src src --valid-src src").exit_code == 143
 
 
-def test_a_signal_before_the_first_update_is_told(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(training, "train", interrupt)
+def test_a_signal_before_any_update_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "train", Mock(side_effect=KeyboardInterrupt))
     result = invoke(f"{TRAIN} --src src --valid-src src")
-    assert (
-        result.exit_code == 130 and "before the first update; run the same command" in result.stderr
-    )
+    assert result.exit_code == 130
+    assert "before the first update; run the same command" in result.stderr
 
 
 def test_train_takes_several_corpora(call: Call) -> None:
@@ -239,21 +222,17 @@ def test_train_takes_several_corpora(call: Call) -> None:
 
 SHORT_NAMES = (
     "--lr 0.5 --max-tokens 70 --update-freq 2 --max-updates 9 --patience 4 --seed 8"
-    " --max-minutes 2.5"
-    " --valid-every 90 --save-every 700"
+    " --max-minutes 2.5 --valid-every 90 --save-every 700"
 )
-NAMED = re.sub(
-    r"--(\S+) (\S+)", lambda match: f"train.{match[1].replace('-', '_')}={match[2]}", SHORT_NAMES
-)
+NAMED = SHORT_NAMES.replace("-", "_").replace("__", "train.")
+NAMED = re.sub(r"(train\.\S+) ", r"\1=", NAMED)
 NO_SOURCE = "train.max_updates=1 model.source=false"
+SET = "--preset tiny --set train.lr=5e-4 --max-minutes 3"
+AS_SET = "train.max_updates=1 train.warmup_updates=0 train.lr=5e-4 train.max_minutes=3.0"
+LIMITS = "train.max_minutes=7 train.max_updates=90"
 # commands, and the architecture, the preset and the settings of their configuration
 CONFIGURATIONS = [
-    (
-        f"{TRAIN} --src src --valid-src src --preset tiny --set train.lr=5e-4 --max-minutes 3",
-        "luong",
-        "tiny",
-        "train.max_updates=1 train.warmup_updates=0 train.lr=5e-4 train.max_minutes=3.0",
-    ),
+    (f"{TRAIN} --src src --valid-src src {SET}", "luong", "tiny", AS_SET),
     (f"{TEXT} {SHORT_NAMES}", "luong", None, f"{NAMED} model.source=false"),
     (TEXT, "luong", None, NO_SOURCE),
     (f"{PAIRS} --config info.toml", "bytenet", "tiny", ""),
@@ -261,12 +240,7 @@ CONFIGURATIONS = [
     (f"{RESUME} --arch luong", "luong", "tiny", ""),
     (f"{RESUME} --set train.lr=8e-3", "luong", "tiny", ""),
     (f"{RESUME} --config run/config.toml", "luong", "tiny", ""),
-    (
-        f"{RESUME} --max-minutes 7 --max-updates 90",
-        "luong",
-        "tiny",
-        "train.max_minutes=7 train.max_updates=90",
-    ),
+    (f"{RESUME} --max-minutes 7 --max-updates 90", "luong", "tiny", LIMITS),
     (f"{RESUME} --set train.precision=auto", "luong", "tiny", ""),
     (f"{TEXT.replace('new', 'unsaved')} --preset tiny", "luong", "tiny", NO_SOURCE),
 ]
@@ -276,11 +250,8 @@ CONFIGURATIONS = [
 def test_train_has_a_configuration(
     call: Call, place: Path, command: str, arch: str, preset: str | None, settings: str
 ) -> None:
-    """Short names are settings; what `info` prints is a configuration.
-
-    A resumed run has its own, and options may agree or raise its limits; a folder without a
-    checkpoint is not a run.
-    """
+    """Short names are settings; what `info` prints is a configuration. A resumed run has its own,
+    and options may agree or raise its limits; a folder without a checkpoint is not a run."""
     (place / "info.toml").write_text(accepted("info bytenet --preset tiny"))
     (place / "unsaved").mkdir()
     (place / "unsaved" / CONFIG).write_text(config_toml(load_config("luong", "base", [])))
@@ -298,8 +269,8 @@ def test_quiet_and_verbose(place: Path) -> None:
     message = invoke(f"{pieces} -q")
     assert (message.stderr, message.stdout) == ("", usual.stdout)
     assert refused("translate none -i src -q") == refused("translate none -i src")
-    for command in (f"{pieces} -v", f"{pieces} --verbose --threads 1"):
-        message = invoke(command)
+    for verbose in ("-v", "--verbose --threads 1"):
+        message = invoke(f"{pieces} {verbose}")
         assert message.stdout == usual.stdout
         first, second = message.stderr.removeprefix(usual.stderr).splitlines()
         assert first == f"bytenmt: run/{BEST}: luong, update 70, stored in fp32"
@@ -313,9 +284,8 @@ def test_quiet_and_verbose(place: Path) -> None:
 @pytest.mark.parametrize("option", ["--temperature 0.5", "--top-k 5", "--top-p 0.5", "--seed 1"])
 def test_an_option_without_effect_is_a_warning(option: str) -> None:
     result = invoke(f"{TRANSLATE} -i src {option} {SHORT}")
-    assert (
-        result.stderr == f"bytenmt: warning: {option.split()[0]} has no effect without --sample\n"
-    )
+    name = option.split()[0]
+    assert result.stderr == f"bytenmt: warning: {name} has no effect without --sample\n"
     assert result.stdout == accepted(f"{TRANSLATE} -i src {SHORT}")
 
 
@@ -333,10 +303,8 @@ WITHOUT_PYTORCH = (
 
 @pytest.mark.slow
 def test_commands_import_nothing_heavy_that_they_do_not_need(place: Path) -> None:
-    """Help needs no NumPy, most commands neither PyTorch nor what only training needs.
-
-    One process runs them in turn and names those after which a module is there.
-    """
+    """Help needs no NumPy, most commands neither PyTorch nor what only training needs. One process
+    runs them in turn and names those after which a module is there."""
     code = (
         "import sys; from bytenmt.cli.main import main\n"
         f"for line in {(*HELP, *WITHOUT_PYTORCH)!r}:\n"
@@ -354,14 +322,14 @@ def test_commands_import_nothing_heavy_that_they_do_not_need(place: Path) -> Non
         assert name in run.stdout
 
 
+WITHOUT = [
+    ("torch", "train -o new --arch luong --preset tiny --src src --tgt tgt"),
+    ("sacrebleu.metrics.bleu", f"evaluate run --src src --ref tgt {SHORT}"),
+]
+
+
 @pytest.mark.usefixtures("shared_place")
-@pytest.mark.parametrize(
-    ("missing", "command"),
-    [
-        ("torch", "train -o new --arch luong --preset tiny --src src --tgt tgt"),
-        ("sacrebleu.metrics.bleu", f"evaluate run --src src --ref tgt {SHORT}"),
-    ],
-)
+@pytest.mark.parametrize(("missing", "command"), WITHOUT)
 def test_a_missing_package_is_one_line(
     missing: str, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

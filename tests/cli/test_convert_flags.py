@@ -14,13 +14,15 @@ from bytenmt.translation.source_words import is_known, is_name
 pytestmark = pytest.mark.slow
 
 
+LINES = [f"{word} {number}" for number in range(30) for word in ("a", "bc", "def", "g")]
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run and its validation text; every target is its source twice."""
     folder = tmp_path_factory.mktemp("trained")
-    lines = [f"{word} {number}" for number in range(30) for word in ("a", "bc", "def", "g")]
-    (folder / "src").write_text("".join(f"{line}\n" for line in lines))
-    (folder / "tgt").write_text("".join(f"{line}{line}\n" for line in lines))
+    (folder / "src").write_text("".join(f"{line}\n" for line in LINES))
+    (folder / "tgt").write_text("".join(f"{line}{line}\n" for line in LINES))
     facts = Facts(valid=PairFiles(folder / "src", folder / "tgt"))
     make_run(folder / "run", settings=("data.empty_source=0.1",), facts=facts)
     return folder
@@ -38,18 +40,15 @@ def test_on_the_validation_text_of_a_run(place: Path) -> None:
     assert found is not None and found.n_lines == 120 and found.length_ratio == 2.0
     assert found.source_bits is not None and found.length_variance == 0.0
     assert found.beam_bits_per_byte is not None
-    lines = zip(*((place / name).read_text().splitlines() for name in ("src", "tgt")), strict=True)
-    (place / "table").write_text("".join(f"{source}\t{target}\n" for source, target in lines))
+    (place / "table").write_text("".join(f"{line}\t{line}{line}\n" for line in LINES))
     facts = Facts(valid=PairFiles(tsv=place / "table"))
     make_run(place / "tsv", settings=("data.empty_source=0.1",), facts=facts)
-    assert (
-        invoke("convert", place / "tsv", "-o", second).exit_code == 0 and flags_of(second) == found
-    )
+    assert invoke("convert", place / "tsv", "-o", second).exit_code == 0
+    assert flags_of(second) == found
     answer = invoke("convert", first, "-o", second)
     assert answer.exit_code == 0 and "flags" not in answer.stderr and flags_of(second) == found
-    answer = invoke(
-        "convert", first, "-o", third, "--valid-src", place / "src", "--valid-tgt", place / "src"
-    )
+    own = ("--valid-src", place / "src", "--valid-tgt", place / "src")
+    answer = invoke("convert", first, "-o", third, *own)
     assert answer.exit_code == 0, answer.output
     other = flags_of(third)
     assert other is not None and other.length_ratio == 1.0
@@ -60,10 +59,8 @@ def test_a_text_that_is_too_short(place: Path) -> None:
     output = place / "short.safetensors"
     short = ("--valid-src", place / "short", "--valid-tgt", place / "short")
     answer = invoke("convert", place / "run", "-o", output, *short)
-    assert (
-        answer.exit_code == 1
-        and "99 lines to calibrate flags on: give 100 or more" in answer.stderr
-    )
+    assert answer.exit_code == 1
+    assert "99 lines to calibrate flags on: give 100 or more" in answer.stderr
     (place / "tgt").rename(place / "elsewhere")
     answer = invoke("convert", place / "run", "-o", output)
     assert answer.exit_code == 0 and flags_of(output) is None

@@ -33,13 +33,8 @@ def texts(place: Path) -> None:
 @pytest.fixture
 def stdin(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Sets what standard input holds; click's own has no file number."""
-
-    def feed(path: str) -> None:
-        monkeypatch.setattr(
-            language_commands, "standard_input", lambda: BytesIO(Path(path).read_bytes())
-        )
-
-    return feed
+    streams = language_commands, "standard_input"
+    return lambda path: monkeypatch.setattr(*streams, lambda: BytesIO(Path(path).read_bytes()))
 
 
 @pytest.mark.slow
@@ -72,10 +67,8 @@ def test_the_n_gram_stands_beside_the_figure() -> None:
             Path("learnt").unlink()
         result = invoke(f"predict {run} text")
         assert result.exit_code == 0 and "n-gram" not in result.stdout
-        assert (
-            re.fullmatch(r"no n-gram model to compare with: [^\n]+\n", result.stderr)
-            and why in result.stderr
-        )
+        assert re.fullmatch(r"no n-gram model to compare with: [^\n]+\n", result.stderr)
+        assert why in result.stderr
 
 
 def test_each_byte_as_json() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import command_server
 import pytest
+from command_line import Terminal
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from made_up_engine import made_up_translator as made_up
@@ -95,13 +96,9 @@ def test_what_waits_is_bounded() -> None:
 def test_a_bar_where_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """On stderr, where it is a terminal, for a file; none for a stream."""
 
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    text = b"one\ntwo\n"
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    assert answers(made_up(), text) == [b"ONE0", b"TWO0"] and sys.stderr.getvalue() == ""
+    text, terminal = b"one\ntwo\n", Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert answers(made_up(), text) == [b"ONE0", b"TWO0"] and terminal.getvalue() == ""
     for stderr, shown in ((Terminal(), True), (io.StringIO(), False)):
         monkeypatch.setattr(sys, "stderr", stderr)
         LineFilter(made_up().translate_lines, io.BytesIO()).file(TextFile.from_bytes(text, "text"))
@@ -129,13 +126,17 @@ def start(program: Path, template: Path) -> Iterator[Start]:
         started.append(subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, cwd=template))
         return started[-1]
 
-    guard = signal.signal(signal.SIGALRM, lambda *_: [process.kill() for process in started])
+    def kill(*_: object) -> None:
+        for process in started:
+            process.kill()
+
+    guard = signal.signal(signal.SIGALRM, kill)
     signal.alarm(120)
     yield popen
     signal.alarm(0)
     signal.signal(signal.SIGALRM, guard)
+    kill()
     for process in started:
-        process.kill()
         process.communicate()
 
 

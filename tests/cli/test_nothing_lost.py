@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from command_line import accepted, invoke, refused
+from command_line import accepted, dying_after, invoke, refused
 from processes import job
 from small_runs import CPU, config
 
@@ -21,9 +22,8 @@ from bytenmt.checkpoints.checkpoint import LOCK, load_checkpoint, training_lock
 from bytenmt.checkpoints.weights import CONFIG
 from bytenmt.cli import translate as cli_module
 from bytenmt.cli.files import check_output
-from bytenmt.cli.line_filter import MAX_LINE_BYTES, LineFilter
+from bytenmt.cli.line_filter import MAX_LINE_BYTES
 from bytenmt.cli.main import main
-from bytenmt.config.schema import Config
 from bytenmt.distributed import LOST_PROCESS, Group
 from bytenmt.errors import BytenmtError
 from bytenmt.training.run import train
@@ -31,31 +31,25 @@ from bytenmt.training.run import train
 pytestmark = pytest.mark.slow
 
 
-def settings(n_updates: int) -> Config:
-    return config(
-        "luong", f"train.max_updates={n_updates}", "train.save_every=1", "train.valid_lines=0"
-    )
+SETTINGS = config("luong", "train.max_updates=2 train.save_every=1")
 
 
 # ---- one training a run folder
 
 
 def train_in_group(group: Group, run: Path, texts: dict[str, Any]) -> None:
-    train(run, settings(2), **texts, device=CPU, group=group)
+    train(run, SETTINGS, **texts, device=CPU, group=group)
 
 
 def test_a_second_training_is_refused(texts: dict[str, Any], tmp_path: Path) -> None:
-    """The error is one line; the run is not changed, and the lock is released with it.
-
-    In a job the leading process alone says why.
-    """
+    """The error is one line; the run is not changed, and the lock is released with it. In a job the
+    leading process alone says why."""
     run = tmp_path / "run"
+    message = f"^another process is training {run}: give -o another"
     with training_lock(run):
         for resume in (False, True):
-            with pytest.raises(
-                BytenmtError, match=f"^another process is training {run}: give -o another"
-            ):
-                train(run, settings(2), **texts, device=CPU, resume=resume)
+            with pytest.raises(BytenmtError, match=message):
+                train(run, SETTINGS, **texts, device=CPU, resume=resume)
         errors = [outcome.error for outcome in job(train_in_group, run, texts)]
         assert "another process" in str(errors[0]) and str(errors[1]) == LOST_PROCESS
         assert [path.name for path in run.iterdir()] == [LOCK]
@@ -68,12 +62,10 @@ def test_a_second_training_is_refused(texts: dict[str, Any], tmp_path: Path) -> 
 def test_a_run_without_its_configuration(
     texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The checkpoint holds it: for a command, and for a training, which writes it again.
-
-    A new training does not take the folder for an empty one.
-    """
+    """The checkpoint holds it: for a command, and for a training, which writes it again. A new
+    training does not take the folder for an empty one."""
     run = tmp_path / "run"
-    train(run, settings(2), **texts, device=CPU)
+    train(run, SETTINGS, **texts, device=CPU)
     written = (run / CONFIG).read_text()
     (run / CONFIG).unlink()
     monkeypatch.chdir(tmp_path)
@@ -91,9 +83,7 @@ def test_a_run_without_its_configuration(
 def test_an_input_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever names it has."""
     monkeypatch.chdir(tmp_path)
-    text = Path("f")
-    hard = Path("hard")
-    soft = Path("soft")
+    text, hard, soft = Path("f"), Path("hard"), Path("soft")
     text.write_bytes(b"one\ntwo\n")
     os.link(text, hard)
     soft.symlink_to(text)
@@ -104,10 +94,6 @@ def test_an_input_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 # ---- a translation that is killed
-
-
-class DeathError(BaseException):
-    """An exception that no command expects."""
 
 
 LINES = [f"줄 {number} {'x' * (number * 7 % 23)}".encode() for number in range(60)]
@@ -129,44 +115,17 @@ def translate(
     model: Path, *more: str, dies_after: int | None = None, stdin: bytes | None = None
 ) -> Any:
     """Translate the file `in`, or stdin, in batches of 7 lines; fail before batch `dies_after`."""
-    command = [
-        "translate",
-        str(model),
-        "-o",
-        "out",
-        "--buffer-size",
-        "7",
-        "--max-len-b",
-        "9",
-        *more,
-    ]
-    command += [] if stdin is not None else ["-i", "in"]
+    options = f"{model} -o out --buffer-size 7 --max-len-b 9"
+    command = ["translate", *options.split(), *more, *([] if stdin is not None else ["-i", "in"])]
     with pytest.MonkeyPatch.context() as patch:
-        real = LineFilter._answer
-        n_batches = 0
-
-        def answer(self: Any, *given: Any) -> None:
-            nonlocal n_batches
-            if n_batches == dies_after:
-                raise DeathError
-            n_batches += 1
-            real(self, *given)
-
-        patch.setattr(LineFilter, "_answer", answer)
         if stdin is not None:
             patch.setattr(cli_module, "standard_input", lambda: io.BytesIO(stdin))
-        if dies_after is None:
+        with nullcontext() if dies_after is None else dying_after(dies_after):
             return CliRunner().invoke(main, command, catch_exceptions=False)
-        with pytest.raises(DeathError):
-            CliRunner().invoke(main, command, catch_exceptions=False)
-        return None
+    return None
 
 
-FORMS = {
-    "text": "",
-    "jsonl": "--format jsonl -b 2 --n-best 2",
-    "sampling": "--sample --seed 5",
-}
+FORMS = {"text": "", "jsonl": "--format jsonl -b 2 --n-best 2", "sampling": "--sample --seed 5"}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -201,10 +160,8 @@ def test_a_stream_goes_on(model: Path, place: Path) -> None:
     n_done = (place / ".out.part").read_bytes().count(b"\n")
     assert 4 <= n_done <= 28
     short = translate(model, "--resume", stdin=b"a\n" * (n_done - 1))
-    assert (
-        short.exit_code == 1
-        and f"has {n_done - 1} lines, but {n_done} are translated" in short.stderr
-    )
+    assert short.exit_code == 1
+    assert f"has {n_done - 1} lines, but {n_done} are translated" in short.stderr
     assert translate(model, "--resume", stdin=given).exit_code == 0
     assert (place / "out").read_bytes() == whole
     translate(model, dies_after=4, stdin=given)
@@ -214,11 +171,8 @@ def test_a_stream_goes_on(model: Path, place: Path) -> None:
 
 def test_what_is_left_is_told(model: Path, place: Path) -> None:
     """An error names the part that it leaves if a line is translated; a new start keeps it."""
-    unnamed = translate(model, "--resume", "-o", "-")
-    assert (
-        unnamed.exit_code == 1
-        and "--resume needs an output file with one line per input line" in unnamed.stderr
-    )
+    unnamed = translate(model, "--resume", "-o", "-").stderr
+    assert "--resume needs an output file with one line per input line" in unnamed
     endless = b"x" * (MAX_LINE_BYTES + 1)
     failed = translate(model, stdin=b"\n".join([*LINES[:20], endless]))
     assert failed.exit_code == 1 and re.search(r"are kept in \S+\.out\.part\n", failed.stderr)
@@ -232,10 +186,8 @@ def test_what_is_left_is_told(model: Path, place: Path) -> None:
 
 
 def test_a_planted_link_is_not_followed(place: Path) -> None:
-    """A link that someone planted is not followed when a file or a lock is written.
-
-    Whoever may write into a folder does not choose what is overwritten elsewhere.
-    """
+    """A link that someone planted is not followed when a file or a lock is written. Whoever may
+    write into a folder does not choose what is overwritten elsewhere."""
     victim = place / "victim"
     victim.write_text("precious")
     (place / f".page.{os.getpid()}.tmp").symlink_to(victim)

@@ -26,15 +26,15 @@ def place(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("command", "output"),
-    [
-        (TRANSLATE, "out"),
-        (f"{TRANSLATE} --resume", "out"),
-        ("translate-file run text.txt out.txt --max-len-a 0 --max-len-b 3", "out.txt"),
-        ("convert run -o out.safetensors", "out.safetensors"),
-    ],
-)
+WRITERS = [
+    (TRANSLATE, "out"),
+    (f"{TRANSLATE} --resume", "out"),
+    ("translate-file run text.txt out.txt --max-len-a 0 --max-len-b 3", "out.txt"),
+    ("convert run -o out.safetensors", "out.safetensors"),
+]
+
+
+@pytest.mark.parametrize(("command", "output"), WRITERS)
 def test_a_second_writer_is_refused(command: str, output: str, place: Path) -> None:
     """The first one's lines are untouched, and the lock is gone with it."""
     Path(output).parent.joinpath(f".{output}.part").write_text("mine")
@@ -68,13 +68,8 @@ def test_the_lock_ends_with_the_process(place: Path) -> None:
 
 def interrupted(*options: tuple[str, object]) -> None:
     """Leave a line in .out.part, as of a command with these options."""
-    with (
-        pytest.raises(KeyboardInterrupt),
-        resumable_writer(Path("out"), False, dict(options)) as (
-            file,
-            _,
-        ),
-    ):
+    writing = resumable_writer(Path("out"), False, dict(options))
+    with pytest.raises(KeyboardInterrupt), writing as (file, _):
         file.write(b"one\nhalf")
         raise KeyboardInterrupt
 

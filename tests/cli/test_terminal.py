@@ -1,16 +1,16 @@
 """Lines on a terminal: foreign texts are escaped, an error is one line, bars are wiped away."""
 
-import io
 import os
 import re
 import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
-from command_line import invoke
+from command_line import Terminal, invoke
 
 from bytenmt.cli import console as module
 from bytenmt.cli.console import Console
@@ -75,28 +75,16 @@ def test_help_to_a_full_device() -> None:
     assert (told.returncode, told.stderr) == (1, "bytenmt: No space left on device\n")
 
 
-@pytest.mark.parametrize(
-    ("error", "line"),
-    [
+def test_errors_of_the_system_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for error, line in (
         (MemoryError(), "out of memory: "),
         (OSError("a text"), "a text\n"),
         (OSError(2, "No", "x"), "x: No\n"),
-    ],
-)
-def test_errors_of_the_system_are_one_line(
-    error: Exception, line: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr("bytenmt.decoding.model_summary.model_description", fail)
-    told = invoke("info luong")
-    assert told.exit_code == 1 and told.output.startswith(f"bytenmt: {line}")
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+    ):
+        failing = Mock(side_effect=error)
+        monkeypatch.setattr("bytenmt.decoding.model_summary.model_description", failing)
+        told = invoke("info luong")
+        assert told.exit_code == 1 and told.output.startswith(f"bytenmt: {line}")
 
 
 def test_a_line_never_stands_behind_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:

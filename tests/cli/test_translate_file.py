@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from command_line import invoke
@@ -16,7 +17,6 @@ from bytenmt.checkpoints.weights import reverse_path
 from bytenmt.cli import inputs, translate_file
 from bytenmt.cli.files import writer
 from bytenmt.data.pair_files import PairFiles
-from bytenmt.decoding.interface import EngineSpec
 from bytenmt.errors import CheckpointError
 from bytenmt.reporter import Bar
 from bytenmt.translation.translator import Translator
@@ -29,13 +29,8 @@ PO = (SAMPLES / "catalogue.po.in").read_text()
 def capitals(monkeypatch: pytest.MonkeyPatch) -> None:
     """No run is loaded, and the engine is made up."""
     facts = Facts(corpora=(PairFiles(Path("/data/train.en"), Path("/data/train.de.gz")),))
-    loaded = SimpleNamespace(
-        has_source=True,
-        has_sentinels=False,
-        runs=[SimpleNamespace(facts=facts)],
-        reverse=None,
-        source_words=None,
-    )
+    loaded = SimpleNamespace(has_source=True, has_sentinels=False, reverse=None, source_words=None)
+    loaded.runs = [SimpleNamespace(facts=facts)]
     monkeypatch.setattr(inputs, "load_models", lambda *_, **__: loaded)
 
     def from_runtime(_: object, settings: Any) -> Translator:
@@ -54,13 +49,9 @@ def test_a_document_in_and_out(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     lines = result.stderr.splitlines()
     assert lines[0].startswith("bytenmt: flags: unsure above 100.00 bits per byte; ")
-    assert lines[1].startswith(
-        "7 units: 1 without words, 1 untranslated (ICU), 1 translated before, 3 trans"
-    )
-    assert (
-        lines[1].endswith(", 1 fuzzy before")
-        and lines[-1] == "bytenmt: line 37: untranslated (ICU)"
-    )
+    units = "7 units: 1 without words, 1 untranslated (ICU), 1 translated before, 3 trans"
+    assert lines[1].startswith(units) and lines[1].endswith(", 1 fuzzy before")
+    assert lines[-1] == "bytenmt: line 37: untranslated (ICU)"
     text = (tmp_path / "b.po").read_text()
     assert 'msgid "done"\nmsgstr "fertig"' in text and "A SECOND LINE0\\n" in text
     anew = run(tmp_path / "a.po", tmp_path / "b.po", "--overwrite", "-q")
@@ -100,10 +91,7 @@ def test_a_pipe_by_its_name() -> None:
 def test_what_is_broken_off_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.po").write_text(PO)
 
-    def fail(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Translator, "translate_lines", fail)
+    monkeypatch.setattr(Translator, "translate_lines", Mock(side_effect=KeyboardInterrupt))
     result = run(tmp_path / "a.po", tmp_path / "b.po")
     assert result.exit_code == 130 and not result.output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.po"]
@@ -141,9 +129,8 @@ def test_a_file_for_another_language_is_refused(
     tmp_path: Path, language: str, options: str, is_refused: bool
 ) -> None:
     po = f'msgid ""\nmsgstr "Language: {language}\\n"\n\nmsgid "a"\nmsgstr ""\n'
-    xliff = (
-        (SAMPLES / "version-2.xlf.in").read_text().replace('trgLang="de"', f'trgLang="{language}"')
-    )
+    xliff = (SAMPLES / "version-2.xlf.in").read_text()
+    xliff = xliff.replace('trgLang="de"', f'trgLang="{language}"')
     translated = po.removesuffix('""\n') + '"b"\n'
     for name, text in {"a.po": po, "b.po": translated, "a.xlf": xliff}.items():
         (tmp_path / name).write_text(text)
@@ -153,9 +140,7 @@ def test_a_file_for_another_language_is_refused(
         assert (f"{name} is for {language}, not for de: " in result.stderr) == refused
 
 
-def test_progress_is_shown_within_a_document(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_is_shown_in_a_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bar moves after every hundred lines."""
     (tmp_path / "a.txt").write_text("".join(f"line {number}\n" for number in range(250)))
     steps = list[float]()
@@ -184,25 +169,13 @@ def test_a_catalogue_without_plural_forms_is_warned_of(tmp_path: Path) -> None:
 
 
 def test_the_opposite_model_ranks_where_the_folder_names_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """--fast, greedy search and sampling go without; where it is missing, one line says so."""
-    loaded = inputs.load_models
-    specs = list[EngineSpec]()
-    beams = list[int]()
-
-    def load_models(runs: Any, spec: EngineSpec) -> Any:
-        specs.append(spec)
-        return loaded(runs, spec)
-
-    check_settings = inputs.check_settings
-
-    def check(values: dict[str, Any]) -> Any:
-        beams.append(values.get("beam", 0))
-        return check_settings(values)
-
+    load_models = Mock(wraps=inputs.load_models)
+    check_settings = Mock(wraps=inputs.check_settings)
     monkeypatch.setattr(inputs, "load_models", load_models)
-    monkeypatch.setattr(inputs, "check_settings", check)
+    monkeypatch.setattr(inputs, "check_settings", check_settings)
     own, opposite = tmp_path / "en-de", tmp_path / "de-en"
     for folder in (own, opposite):
         folder.mkdir()
@@ -213,14 +186,15 @@ def test_the_opposite_model_ranks_where_the_folder_names_one(
     for options in ((), ("--fast",), ("--beam-size", "1"), ("--beam-size", "6")):
         answer = invoke("translate-file", own, *files, *options)
         assert answer.exit_code == 0, answer.output
+    specs = [call.args[1] for call in load_models.call_args_list]
     assert [spec.reverse for spec in specs] == [opposite, None, None, opposite]
+    beams = [call.args[0].get("beam", 0) for call in check_settings.call_args_list]
     assert beams == [12, 0, 1, 6]
     (opposite / "model.safetensors").unlink()
     answer = invoke("translate-file", own, *files)
-    assert answer.exit_code == 0 and specs[-1].reverse is None
-    assert answer.stderr.splitlines()[0] == (
-        f"bytenmt: {opposite} is missing: no opposite model ranks the translations"
-    )
+    assert answer.exit_code == 0 and load_models.call_args.args[1].reverse is None
+    missing = f"bytenmt: {opposite} is missing: no opposite model ranks the translations"
+    assert answer.stderr.splitlines()[0] == missing
 
 
 @pytest.mark.parametrize("name", ["../de-en", "/de-en", "a/b", "..", "", "a\\\\b"])

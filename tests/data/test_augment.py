@@ -17,8 +17,9 @@ from bytenmt.data.augment.draws import keyed_draws
 from bytenmt.data.augment.noise import Letters, with_noise
 from bytenmt.data.augment.sentinels import SentinelAugmenter, find_shared, with_sentinels
 from bytenmt.data.batches import Batch, assemble, batches
-from bytenmt.data.corpus import ParallelCorpus, TextFile
+from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.epoch_plan import epoch_plan
+from bytenmt.data.text_file import TextFile
 from bytenmt.kernel_constants import FIRST_SENTINEL
 from bytenmt.sentinels import SENTINELS, find_spans, merge_adjacent, replace_spans, to_text
 from bytenmt.utf8 import EOS
@@ -112,22 +113,16 @@ def test_what_is_copied_is_another() -> None:
     what is on one side alone, or twice, or is a word without a capital."""
     source, target = other_items(PAIR, OTHER, 3)
     found = re.fullmatch(
-        r"Frau (?P<name>[A-Z][^ ]+) zahlt (?P<n>[1-9]\d,\d\d) an Kim2 und "
-        r"(?P<bob>[B-DF-HJ-NP-TV-Z][aeiou]"
+        r"Frau ([A-Z][^ ]+) zahlt ([1-9]\d,\d\d) an Kim2 und ([B-DF-HJ-NP-TV-Z][aeiou]"
         r"[b-df-hj-np-tv-z]): https://a\.example/x\?y=1, \{name\} %s",
         source,
     )
     assert found is not None, source
-    parts = found.groupdict()
-    bob, number = parts["bob"], parts["n"]
-    assert (
-        target
-        == f"Ms {parts['name']} pays {bob} {number}, see https://a.example/x?y=1: {{name}} %s und"
-    )
-    assert parts["name"] != "Müller" and len(parts["name"].encode()) == 7
-    assert len(source.encode()) == len(PAIR.encode()) and len(target.encode()) == len(
-        OTHER.encode()
-    )
+    name, number, bob = found.groups()
+    assert target == f"Ms {name} pays {bob} {number}, see https://a.example/x?y=1: {{name}} %s und"
+    assert name != "Müller" and len(name.encode()) == 7
+    assert len(source.encode()) == len(PAIR.encode())
+    assert len(target.encode()) == len(OTHER.encode())
 
 
 @pytest.mark.parametrize(
@@ -165,9 +160,7 @@ def test_a_copied_text_is_still_copied(text: str, key: int) -> None:
         ("", "", ("", "")),
     ],
 )
-def test_final_signs_are_left_out_of_both_sides_or_none(
-    source: str, target: str, expected: tuple[str, str]
-) -> None:
+def test_final_signs_go_on_both_sides(source: str, target: str, expected: tuple[str, str]) -> None:
     found = without_final_sign(source.encode(), target.encode(), np.uint64(1))
     assert found == tuple(text.encode() for text in expected)
 
@@ -175,23 +168,22 @@ def test_final_signs_are_left_out_of_both_sides_or_none(
 def corpus_of(n: int = 60) -> ParallelCorpus:
     draw = random.Random(2)
     words = ["Anna", "zwölf", "서울", "12.5", "{name}", "Haus", "größer", "3"]
-    lines = [
-        " ".join(draw.choices(words, k=draw.randrange(1, 9))) + draw.choice([".", "?!", ""])
-        for _ in range(n)
-    ]
-    source = TextFile.from_bytes("\n".join(lines).encode(), "s")
-    return ParallelCorpus.from_texts(
-        source, TextFile.from_bytes("\n".join(lines[::1]).encode(), "t"), 40, 60
-    )
+    lines = []
+    for _ in range(n):
+        line = " ".join(draw.choices(words, k=draw.randrange(1, 9)))
+        lines.append(line + draw.choice([".", "?!", ""]))
+    text = TextFile.from_bytes("\n".join(lines).encode(), "s")
+    return ParallelCorpus.from_texts(text, text, 40, 60)
 
 
-def all_batches(
-    augmenter: Augmenter, size: int, epoch: int, first: int = 0
-) -> list[list[tuple[Any, ...]]]:
+Pairs = list[tuple[bytes, bytes]]
+
+
+def all_batches(augmenter: Augmenter, size: int, epoch: int, first: int = 0) -> list[Pairs]:
     """The pairs of each batch by row, from the shares of so many processes."""
     corpus = augmenter.corpus(epoch)
     plan = epoch_plan(corpus.source_lengths, corpus.target_lengths, 400, 1, epoch)
-    found: list[list[tuple[Any, ...]]] = []
+    found: list[Pairs] = []
     shares = []
     for rank in range(size):
         share = rank, size
@@ -205,11 +197,8 @@ def all_batches(
         found.append([])
         for row in range(n):
             part, k = parts[row % size], row // size
-            source, target = (
-                part.source[k, : part.source_len[k]],
-                part.target[k, : part.target_len[k] + 1],
-            )
-            found[-1].append((source.tobytes(), target.tobytes()))
+            source = part.source[k, : part.source_len[k]].tobytes()
+            found[-1].append((source, part.target[k, : part.target_len[k] + 1].tobytes()))
     return found
 
 
@@ -232,56 +221,42 @@ def test_batches_are_the_same_in_any_number_of_processes(shares: dict[str, float
     settings = DataConfig(**shares, max_source_bytes=40, max_target_bytes=60)
     augmenter = Augmenter(corpus_of(), settings, 1)
     one = all_batches(augmenter, 1, 0)
-    assert (
-        one
-        == all_batches(augmenter, 3, 0)
-        == all_batches(Augmenter(corpus_of(), settings, 1), 2, 0)
-    )
+    again = Augmenter(corpus_of(), settings, 1)
+    assert one == all_batches(augmenter, 3, 0) == all_batches(again, 2, 0)
     assert one[3:] == all_batches(augmenter, 1, 0, 3)
     assert sorted(sum(one, [])) != sorted(sum(all_batches(augmenter, 1, 1), []))
     assert one != all_batches(Augmenter(corpus_of(), settings, 2), 1, 0)
     assert max(len(source) for batch in one for source, _ in batch) <= 41
     assert max(len(target) for batch in one for _, target in batch) <= 62
-    plain = all_batches(Augmenter(corpus_of(), DataConfig(), 1), 1, 0)
+    plain = all_pairs()
     if "sentinels" in shares:  # batches are other ones
-        before = [pair for batch in plain for pair in batch]
-        assert 0.2 < np.mean([pair not in before for batch in one for pair in batch]) < 0.99
+        assert 0.2 < np.mean([pair not in plain for pair in sum(one, [])]) < 0.99
         return
-    changed = [
-        a[0] != b[0] for x, y in zip(one, plain, strict=True) for a, b in zip(x, y, strict=True)
-    ]
-    assert np.mean(changed) > 0.2
-    targets = [
-        a[1] != b[1] for x, y in zip(one, plain, strict=True) for a, b in zip(x, y, strict=True)
-    ]
-    assert any(targets) == (shares.keys() != {"noise"} and shares.keys() != {"empty_source"})
+    pairs = list(zip(sum(one, []), plain, strict=True))
+    assert np.mean([new[0] != old[0] for new, old in pairs]) > 0.2
+    keeps_targets = shares.keys() in ({"noise"}, {"empty_source"})
+    assert any(new[1] != old[1] for new, old in pairs) != keeps_targets
+
+
+def all_pairs(**shares: Any) -> Pairs:
+    return sum(all_batches(Augmenter(corpus_of(), DataConfig(**shares), 1), 1, 0), [])
 
 
 def test_a_share_of_the_sources_is_empty() -> None:
     """Their targets stay, and at a share of 1 no source is left."""
-    plain = sum(all_batches(Augmenter(corpus_of(), DataConfig(), 1), 1, 0), [])
-    found = sum(all_batches(Augmenter(corpus_of(), DataConfig(empty_source=0.3), 1), 1, 0), [])
+    empty = bytes([EOS])
+    plain, found = all_pairs(), all_pairs(empty_source=0.3)
     assert [target for _, target in found] == [target for _, target in plain]
-    empty = [source == bytes([EOS]) for source, _ in found]
-    assert 0.1 < np.mean(empty) < 0.5
-    assert all(
-        own == old or none for none, (own, _), (old, _) in zip(empty, found, plain, strict=True)
-    )
-    all_of_them = sum(
-        all_batches(Augmenter(corpus_of(), DataConfig(empty_source=1.0), 1), 1, 0), []
-    )
-    assert {source for source, _ in all_of_them} == {bytes([EOS])}
+    assert 0.1 < np.mean([source == empty for source, _ in found]) < 0.5
+    assert all(new[0] in (empty, old[0]) for new, old in zip(found, plain, strict=True))
+    assert {source for source, _ in all_pairs(empty_source=1.0)} == {empty}
 
 
 @pytest.mark.parametrize(
     ("case", "before", "after"),
     [
         ("upper", "Die Straße ist groß.", "DIE STRASSE IST GROSS."),
-        (
-            "upper",
-            "open {name} at https://a.example/x?y=1",
-            "OPEN {name} AT https://a.example/x?y=1",
-        ),
+        ("upper", "open {name} at https://a.org/x?y=1", "OPEN {name} AT https://a.org/x?y=1"),
         ("upper", "%d files\\n in <b>it</b> &amp; ${x}", "%d FILES\\n IN <b>IT</b> &amp; ${x}"),
         ("upper", "&Datei öffnen", "&DATEI ÖFFNEN"),
         ("lower", "Die NATO tagt in ÖSTERREICH, %S", "die nato tagt in österreich, %S"),
@@ -302,11 +277,8 @@ SHARED = [
     ("Open {name} now.", "Öffne {name} jetzt.", [b"{name}"]),
     ("%s: %s of %d", "%d von %s: %s", [b"%s", b"%s", b"%d"]),
     ("See <b>{name}</b>!", "Siehe <b>{name}</b>!", [b"<b>{name}</b>"]),
-    (
-        "See <b>{name}</b>!",
-        "{name}: siehe <b>hier</b>!",
-        [b"<b>", b"{name}", b"</b>"],
-    ),  # each by itself
+    # Each by itself.
+    ("See <b>{name}</b>!", "{name}: siehe <b>hier</b>!", [b"<b>", b"{name}", b"</b>"]),
     ("Open {name} now.", "Jetzt öffnen.", []),
     ("The sun.", "Die Sonne.", []),
 ]
@@ -330,37 +302,23 @@ def test_shared_spans_become_sentinels(source: str, target: str, spans: list[byt
 def test_names_and_numbers_become_sentinels_or_stand_between_two() -> None:
     """Only those that stand once on both sides, outside of kept spans."""
     source, target = "Tom paid Mary 2,019 in {Rome}; Tom left", "2,019 zahlte Tom an Mary in {Rome}"
-    forms = set()
+    forms, shared = set(), find_shared(source, target)
     for key in range(200):
-        own, other = with_sentinels(
-            source, target, find_shared(source, target), True, keyed_draws(np.uint64(key))
-        )
+        draws = keyed_draws(np.uint64(key))
+        own, other = with_sentinels(source, target, shared, True, draws)
         for text in (own, other):
             symbols = bytes(byte for byte in text if byte >= FIRST_SENTINEL)
             assert len(set(symbols)) == len(symbols)
         forms.add(re.sub(b"[\xf5-\xfc]", b"*", own))
         assert b"Tom" in own and b"Tom" in other and b"{Rome}" not in own
-    assert (
-        b"Tom paid * 2,019 in *; Tom left" in forms
-        and b"Tom paid *Mary* 2,019 in *; Tom left" in forms
-    )
-    assert (
-        b"Tom paid * * in *; Tom left" in forms and b"Tom paid Mary *2,019* in *; Tom left" in forms
-    )
+    assert b"Tom paid * 2,019 in *; Tom left" in forms
+    assert b"Tom paid *Mary* 2,019 in *; Tom left" in forms
+    assert b"Tom paid * * in *; Tom left" in forms
+    assert b"Tom paid Mary *2,019* in *; Tom left" in forms
 
 
-PIECES = [
-    "open",
-    "Tom",
-    "Rome",
-    "2,019",
-    ",",
-    ".",
-    "config.example.yaml",
-    "v1.2.3",
-    "{Name}",
-    "<b>Tom</b>",
-]
+PIECES = ["open", "Tom", "Rome", "2,019", ",", ".", "config.example.yaml", "v1.2.3", "{Name}"]
+PIECES.append("<b>Tom</b>")
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=9, unique=True), st.integers(0, WORD))
@@ -400,66 +358,41 @@ def test_sentinels_stay_out_of_all_spans(source: str, target: str, key: int, is_
             if any(span.begin < end and begin < span.end for begin, end in replaced):
                 continue
             whole = text[span.begin : span.end]
-            assert rest.count(whole) == text.count(whole) - sum(
-                text[begin:end].count(whole) for begin, end in replaced
-            )
+            n_replaced = sum(text[begin:end].count(whole) for begin, end in replaced)
+            assert rest.count(whole) == text.count(whole) - n_replaced
 
 
 def test_a_corpus_with_sentinels_keeps_its_other_lines() -> None:
     """The plan sees their lengths, the files and the base corpus stay, and limits hold."""
     corpus = corpus_of(400)
-    n = len(corpus)
-    before = [(corpus.source(k), corpus.target(k)) for k in range(n)]
+
+    def pairs_of(some: ParallelCorpus) -> Pairs:
+        return [(some.source(k), some.target(k)) for k in range(len(corpus))]
+
+    before = pairs_of(corpus)
     augmenter = SentinelAugmenter(corpus, 0.25)
     changed = augmenter.corpus(7)
-    after = [(changed.source(k), changed.target(k)) for k in range(n)]
-    assert before == [(corpus.source(k), corpus.target(k)) for k in range(n)]
+    after = pairs_of(changed)
+    assert before == pairs_of(corpus)
     assert [len(source) for source, _ in after] == changed.source_lengths.tolist()
     assert [len(target) for _, target in after] == changed.target_lengths.tolist()
-    with_spans = [b"{name}" in source for source, _ in before]
-    changes = [one != other for one, other in zip(before, after, strict=True)]
-    assert (
-        0.85
-        < np.mean(
-            [change for change, has_span in zip(changes, with_spans, strict=True) if has_span]
-        )
-        < 1
-    )
-    assert (
-        0.05
-        < np.mean(
-            [change for change, has_span in zip(changes, with_spans, strict=True) if not has_span]
-        )
-        < 0.3
-    )
+    has_span = np.array([b"{name}" in source for source, _ in before])
+    is_changed = np.array([one != other for one, other in zip(before, after, strict=True)])
+    assert 0.85 < is_changed[has_span].mean() < 1 and 0.05 < is_changed[~has_span].mean() < 0.3
     assert max(changed.source_lengths) <= 40 and max(changed.target_lengths) <= 60
-    for part, expected in zip(
-        assemble(changed, np.arange(n)), Batch.from_pairs(after), strict=True
-    ):
-        assert np.array_equal(part, expected)
-    again = augmenter.corpus(7)
-    assert after == [(again.source(k), again.target(k)) for k in range(n)]
-    assert after != [
-        (other.source(k), other.target(k)) for other in [augmenter.corpus(8)] for k in range(n)
-    ]
+    assert assemble(changed, np.arange(len(corpus))).pairs() == after
+    assert after == pairs_of(augmenter.corpus(7)) != pairs_of(augmenter.corpus(8))
 
 
 def test_noise_and_case_leave_sentinels_alone() -> None:
     line = "Öffne {name} bei https://a.example/xyz und %(count)s jetzt".encode()
     text = TextFile.from_bytes(b"\n".join([line] * 200), "s")
     corpus = ParallelCorpus.from_texts(text, text, 200, 200)
-    augmenter = Augmenter(
-        corpus, DataConfig(noise=0.3, sentinels=1e-9, upper_case=0.5, copy=0.5), 1
-    )
-    corpus = augmenter.corpus(0)
-    plain, batch = (
-        assemble(corpus, np.arange(200)),
-        augmenter.change(assemble(corpus, np.arange(200)), 0, 0),
-    )
-    assert (
-        len({row[: n - 1].tobytes() for row, n in zip(batch.source, batch.source_len, strict=True)})
-        > 150
-    )
+    settings = DataConfig(noise=0.3, sentinels=1e-9, upper_case=0.5, copy=0.5)
+    augmenter = Augmenter(corpus, settings, 1)
+    plain = assemble(augmenter.corpus(0), np.arange(200))
+    batch = augmenter.change(plain, 0, 0)
+    assert len({source for source, _ in batch.pairs()}) > 150
     for old, new in zip(plain.source, batch.source, strict=True):
         symbols = [[byte for byte in row.tolist() if byte in SENTINELS] for row in (old, new)]
         assert symbols[0] == symbols[1]

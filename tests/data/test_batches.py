@@ -6,9 +6,10 @@ Tests data/batches.py (Batch.from_pairs, assemble, batches).
 import random
 import threading
 import time
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -41,11 +42,11 @@ def plain_batch(sources: list[bytes], targets: list[bytes]) -> list[object]:
 def mixed_texts(n: int, seed: int = 4) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
     draw = random.Random(seed)
     pieces = [b"word ", "한국".encode(), b"\xff", b"\xe2\x82", b"\x00", "😀".encode()]
-    source, target = (
-        tuple(b"".join(draw.choices(pieces, k=draw.randrange(1, 12))) for _ in range(n))
-        for _ in "st"
-    )
-    return source, target
+
+    def line() -> bytes:
+        return b"".join(draw.choices(pieces, k=draw.randrange(1, 12)))
+
+    return tuple(line() for _ in range(n)), tuple(line() for _ in range(n))
 
 
 def repaired(line: bytes) -> bytes:
@@ -68,10 +69,8 @@ def plan_of(corpus: ParallelCorpus, max_tokens: int) -> EpochPlan:
 def check_batch(corpus: ParallelCorpus, indices: list[int], batch: Batch) -> None:
     source, target = mixed_texts(300)
     lines = [index + (index >= 7) for index in indices]
-    expected = plain_batch(
-        [repaired(source[line]) for line in lines], [repaired(target[line]) for line in lines]
-    )
-    assert [part.tolist() for part in batch] == expected
+    sides = ([repaired(side[line]) for line in lines] for side in (source, target))
+    assert [part.tolist() for part in batch] == plain_batch(*sides)
     assert [part.dtype for part in batch] == [np.uint8, np.int64, np.uint8, np.int64]
     assert batch.source.ndim == batch.target.ndim == 2
     assert batch.target_in.shape == batch.target_out.shape
@@ -95,18 +94,11 @@ def test_several_parts_in_one_batch(tmp_path: Path) -> None:
     for seed, (source, target) in enumerate(texts):
         (tmp_path / f"s{seed}").write_bytes(b"\n".join(source))
         (tmp_path / f"t{seed}").write_bytes(b"\n".join(target))
-    (tmp_path / "table").write_bytes(
-        b"\n".join(s + b"\t" + t for s, t in zip(*texts[1], strict=True))
-    )
-    files = [
-        PairFiles(tmp_path / "s0", tmp_path / "t0"),
-        PairFiles(tsv=tmp_path / "table"),
-        PairFiles(tmp_path / "s2", tmp_path / "t2"),
-    ]
+    (tmp_path / "table").write_bytes(b"\n".join(map(b"\t".join, zip(*texts[1], strict=True))))
+    files = [PairFiles(tmp_path / f"s{k}", tmp_path / f"t{k}") for k in (0, 2)]
+    files.insert(1, PairFiles(tsv=tmp_path / "table"))
     corpus = ParallelCorpus.open_all(files)
-    sources, targets = (
-        [repaired(line) for text in texts for line in text[side]] for side in (0, 1)
-    )
+    sources, targets = ([repaired(line) for text in texts for line in text[k]] for k in (0, 1))
     for indices in ([0, 119, 40, 39, 79, 80], [45, 44], random.Random(1).sample(range(120), 120)):
         batch = assemble(corpus, np.array(indices))
         expected = plain_batch([sources[i] for i in indices], [targets[i] for i in indices])
@@ -137,47 +129,33 @@ def test_shares_are_a_partition_of_each_batch(corpus: ParallelCorpus, size: int)
     assert all(len(share) == plan.n_batches for share in shares)
 
 
-@pytest.fixture
-def workers() -> Callable[[], list[threading.Thread]]:
-    """Gives the threads that collate batches and were started since the test began."""
-    before = set(threading.enumerate())
-
-    def started() -> list[threading.Thread]:
-        threads = [thread for thread in threading.enumerate() if thread not in before]
-        return [thread for thread in threads if thread.name.startswith("batches")]
-
-    return started
+def n_workers() -> int:
+    """The number of threads that collate batches."""
+    return sum(thread.name.startswith("batches") for thread in threading.enumerate())
 
 
 def test_few_batches_are_ahead_and_the_thread_ends(
-    corpus: ParallelCorpus,
-    workers: Callable[[], list[threading.Thread]],
-    monkeypatch: pytest.MonkeyPatch,
+    corpus: ParallelCorpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assembled: list[object] = []
     monkeypatch.setattr(batching, "assemble", lambda *args, **options: assembled.append(args))
-    plan = plan_of(corpus, 200)
+    plan, before = plan_of(corpus, 200), n_workers()
     assert plan.n_batches > 20
-    stream = batches(corpus, plan)
+    stream: Any = batches(corpus, plan)
     for taken in range(1, 4):
         next(stream)
         time.sleep(0.05)
         assert len(assembled) == taken + batching.N_AHEAD
-    assert len(workers()) == 1
+    assert n_workers() == before + 1
     stream.close()  # what leaving a for loop does
-    assert workers() == []
+    assert n_workers() == before
 
 
 def test_an_error_of_the_thread_reaches_the_consumer(
-    corpus: ParallelCorpus,
-    workers: Callable[[], list[threading.Thread]],
-    monkeypatch: pytest.MonkeyPatch,
+    corpus: ParallelCorpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*args: object, **options: object) -> Batch:
-        raise RuntimeError("planted")
-
-    monkeypatch.setattr(batching, "assemble", broken)
-    plan = plan_of(corpus, 500)
+    monkeypatch.setattr(batching, "assemble", Mock(side_effect=RuntimeError("planted")))
+    plan, before = plan_of(corpus, 500), n_workers()
     with pytest.raises(RuntimeError, match="planted"):
         next(batches(corpus, plan))
-    assert workers() == []
+    assert n_workers() == before

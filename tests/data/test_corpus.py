@@ -8,6 +8,7 @@ import gzip
 import lzma
 import random
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -52,11 +53,9 @@ def check(content: bytes) -> None:
 
 
 CONTENTS = [
-    b"", b"\n", b"a", b"a\n", b"a\n\n", b"\n\na", b"a\r\nb\r\n", b"\r\n\r\r\n\r",
-    b"a\rb\n", b"\xef\xbb\xbf",
-    b"\xef\xbb\xbfa\nb", b"\xef\xbb\xbf\n", b"a\n\xef\xbb\xbfb\n", b"\x00\n\x00\x00",
-    b"\xe2\x82\n\x82\n",
-    b"\xe2\x82\r\n\xac", b"a\xf0\x9f\x98", b"\xff\xfe\xfd",
+    b"", b"\n", b"a", b"a\n", b"a\n\n", b"\n\na", b"a\r\nb\r\n", b"\r\n\r\r\n\r", b"a\rb\n",
+    b"\xef\xbb\xbf", b"\xef\xbb\xbfa\nb", b"\xef\xbb\xbf\n", b"a\n\xef\xbb\xbfb\n",
+    b"\x00\n\x00\x00", b"\xe2\x82\n\x82\n", b"\xe2\x82\r\n\xac", b"a\xf0\x9f\x98", b"\xff\xfe\xfd",
 ]  # fmt: skip
 
 
@@ -101,29 +100,21 @@ def one_line(caught: pytest.ExceptionInfo[BytenmtError], *parts: object) -> None
         assert str(part) in message
 
 
-PACKERS: dict[str, Callable[[bytes], bytes]] = {
-    ".gz": gzip.compress,
-    ".xz": lzma.compress,
-    ".zst": zstandard.compress,
-}
-
-
+PACKERS: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".xz": lzma.compress}
+PACKERS[".zst"] = zstandard.compress
 LINES = b"\xef\xbb\xbfa\r\n\xff\nb"
 
 
 @pytest.mark.parametrize("kind", PACKERS)
 def test_packed_files(tmp_path: Path, kind: str) -> None:
     pack = PACKERS[kind]
-    text = b"".join(
-        b"%d %s\n" % (i, random.Random(i).randbytes(30).hex().encode()) for i in range(2000)
-    )
+    lines = [f"{i} {random.Random(i).randbytes(30).hex()}\n" for i in range(2000)]
+    text = "".join(lines).encode()
     for number, parts in enumerate([[text], [b""], [b"a\n", b"", text, b"b"], [bytes(3_000_000)]]):
         path = tmp_path / f"{number}{kind}"
         path.write_bytes(b"".join(map(pack, parts)))
-        content = b"".join(parts)
-        is_same = (
-            module.read_bytes(path).tobytes() == content == b"".join(module.pieces_of(path, 1000))
-        )
+        content, pieces = b"".join(parts), b"".join(module.pieces_of(path, 1000))
+        is_same = module.read_bytes(path).tobytes() == content == pieces
         assert is_same
     for name, content in ((f"lines{kind}", pack(LINES)), ("lines", LINES)):
         (tmp_path / name).write_bytes(content)
@@ -167,8 +158,8 @@ def test_white_space_alone_is_no_target(tmp_path: Path) -> None:
     paths = pair_files(tmp_path, source, target)
     corpus = open_pair(*paths)
     assert corpus.lines.tolist() == [1, 3] and corpus.left_out[0].empty.tolist() == [0, 2, 4]
-    kept = ParallelCorpus.from_texts(*map(TextFile.open, paths), keep_empty=True)
-    assert len(kept) == 5
+    first, second = map(TextFile.open, paths)
+    assert len(ParallelCorpus.from_texts(first, second, keep_empty=True)) == 5
 
 
 @pytest.mark.parametrize("target", ["\u3000", "\u200b", "\ufeff", "\u00a0\u2003", "\u3000\u200b"])
@@ -198,12 +189,9 @@ def test_another_encoding_is_refused(tmp_path: Path, text: str, encoding: str, n
 
 
 def random_columns(draw: random.Random) -> list[bytes]:
-    pieces = [piece for piece in PIECES if piece not in (b"\n", b"\r\n", b"\r", b"\x09")] + FAULTS[
-        :-4
-    ]
-    return [
-        b"".join(draw.choices(pieces, k=draw.randrange(4))) for _ in range(draw.randrange(2, 5))
-    ]
+    pieces = [*PIECES[3:-1], *FAULTS[:-4]]  # without line ends and tabs
+    n_columns = draw.randrange(2, 5)
+    return [b"".join(draw.choices(pieces, k=draw.randrange(4))) for _ in range(n_columns)]
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
@@ -239,12 +227,10 @@ def several(tmp_path: Path) -> list[PairFiles]:
     contents = {
         "a.en": b"one\n\nthree\n",
         "a.ko": "하나\n둘\n셋\n".encode(),
-        "b.tsv": b"x\ty\tz\n\n\xff\tzwei\nlonger\tw\n",
         "c.en": b"",
         "c.ko": b"",
-        "d.en": b"d\n",
-        "d.ko": b"D\r\n",
     }
+    contents |= {"b.tsv": b"x\ty\tz\n\n\xff\tzwei\nlonger\tw\n", "d.en": b"d\n", "d.ko": b"D\r\n"}
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
     (tmp_path / "d.en.gz").write_bytes(gzip.compress(contents["d.en"]))
@@ -260,15 +246,10 @@ def test_several_parts(tmp_path: Path) -> None:
     """Pair k of the corpus is the kept line of its part, with its lengths."""
     corpus = ParallelCorpus.open_all(several(tmp_path), max_source_bytes=5)
     assert corpus.bounds.tolist() == [0, 2, 4, 4, 5] and corpus.lines.tolist() == [0, 2, 0, 2, 0]
-    assert (corpus.bounds.dtype, corpus.lines.dtype) == (np.int64, np.int32)
+    assert corpus.bounds.dtype == np.int64 and corpus.lines.dtype == np.int32
     pairs = [(corpus.source(k), corpus.target(k)) for k in range(len(corpus))]
-    assert pairs == [
-        (b"one", "하나".encode()),
-        (b"three", "셋".encode()),
-        (b"x", b"y"),
-        ("\ufffd".encode(), b"zwei"),
-        (b"d", b"D"),
-    ]
+    texts = [tuple(text.decode() for text in pair) for pair in pairs]
+    assert texts == [("one", "하나"), ("three", "셋"), ("x", "y"), ("\ufffd", "zwei"), ("d", "D")]
     assert corpus.source_lengths.tolist() == [len(source) for source, _ in pairs]
     assert corpus.target_lengths.tolist() == [len(target) for _, target in pairs]
     assert corpus.source_lengths.dtype == corpus.target_lengths.dtype == np.int32
@@ -298,11 +279,8 @@ def test_parts_that_do_not_fit(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="all with a source or all without"):
             ParallelCorpus.open_all(wrong)
     alone = ParallelCorpus.open_all([PairFiles(tgt=tmp_path / name) for name in ("a.ko", "d.ko")])
-    assert (
-        not alone.has_source
-        and alone.source_lengths.tolist() == [0] * 4
-        and alone.target(3) == b"D"
-    )
+    assert not alone.has_source and alone.target(3) == b"D"
+    assert alone.source_lengths.tolist() == [0] * 4
 
 
 @pytest.mark.parametrize(
@@ -315,7 +293,7 @@ def test_pairs_are_sorted_out(
     """Each side has its limit; what is empty and too long counts as empty."""
     sides = [3, 4, 3, 0, 9, 0, 1], [2, 2, 3, 9, 0, 0, 1]
     texts = [TextFile.from_bytes(b"".join(b"a" * n + b"\n" for n in side), "x") for side in sides]
-    corpus = ParallelCorpus.from_texts(*texts, 3, 2, keep_empty)
+    corpus = ParallelCorpus.from_texts(texts[0], texts[1], 3, 2, keep_empty)
     assert corpus.lines.tolist() == paired and corpus.lines.dtype == np.int32
     assert [left.tolist() for left in corpus.left_out[0]] == [long, empty]
     assert corpus.source_lengths.tolist() == [sides[0][k] for k in paired]
@@ -339,32 +317,24 @@ def test_corpora_that_cannot_be_used(tmp_path: Path) -> None:
 
 # ---- what a run tells of its texts
 
-ENGLISH = [
-    f"{a} {b} {c}"
-    for a in ("red", "old", "big")
-    for b in ("cat", "dog", "sun")
-    for c in ("sat", "ran")
-]
-KOREAN = [
-    f"{c} {a} {b}"
-    for a in ("빨강", "헌", "큰")
-    for b in ("고양이", "개", "해")
-    for c in ("앉다", "뛰다")
-]
+WORDS = (("red", "old", "big"), ("cat", "dog", "sun"), ("sat", "ran"))
+ENGLISH = list(map(" ".join, product(*WORDS)))
+KOREAN = list(
+    map(" ".join, product(("빨강", "헌", "큰"), ("고양이", "개", "해"), ("앉다", "뛰다")))
+)
 
 
 def corpus_of(source: list[str], target: list[str]) -> ParallelCorpus:
-    return ParallelCorpus.from_texts(
-        *(TextFile.from_bytes("\n".join(lines).encode(), "x") for lines in (source, target))
-    )
+    texts = [TextFile.from_bytes("\n".join(lines).encode(), "x") for lines in (source, target)]
+    return ParallelCorpus.from_texts(texts[0], texts[1])
 
 
 def test_pairs_that_look_wrong() -> None:
     """Each mistake has its one line, and what is right has none; duplicates count above a fifth."""
     training, valid = corpus_of(ENGLISH[:12], KOREAN[:12]), corpus_of(ENGLISH[12:], KOREAN[12:])
     assert list(warnings_of_pairs(training, valid)) == []
-    broken = TextFile.from_bytes(b"a\nb\xff\n", "broken"), TextFile.from_bytes(b"c\nd\n", "whole")
-    (repaired,) = warnings_of_pairs(ParallelCorpus.from_texts(*broken), valid)
+    broken, whole = (TextFile.from_bytes(text, "broken") for text in (b"a\nb\xff\n", b"c\nd\n"))
+    (repaired,) = warnings_of_pairs(ParallelCorpus.from_texts(broken, whole), valid)
     assert repaired == "broken: 1 of 2 lines are not UTF-8 and were repaired (U+FFFD)"
     (seen,) = warnings_of_pairs(training, training)
     assert seen.startswith("12 of 12 validation pairs")
@@ -389,14 +359,10 @@ def test_the_share_counts_parts_by_their_weight(tmp_path: Path) -> None:
 def test_a_run_tells_of_them(tmp_path: Path) -> None:
     """Warnings are said; the share of lines with several sentences is in the
     facts of the weights and in the output of `info`."""
-    lines = "".join(
-        f"{line}! One more.\n" if i % 4 == 0 else f"{line}\n" for i, line in enumerate(ENGLISH)
-    )
-    heard, own = (
-        Heard(),
-        PairFiles(*pair_files(tmp_path, lines.encode(), "\n".join(KOREAN).encode())),
-    )
-    wanted, run = config("luong", "train.max_updates=1", "train.valid_lines=0"), tmp_path / "run"
+    lines = [line + "! One more." * (i % 4 == 0) for i, line in enumerate(ENGLISH)]
+    source, target = ("\n".join(side).encode() for side in (lines, KOREAN))
+    heard, own, run = Heard(), PairFiles(*pair_files(tmp_path, source, target)), tmp_path / "run"
+    wanted = config("luong", "train.max_updates=1")
     train(run, wanted, files=[own], valid=own, device=CPU, reporter=heard)
     assert sum("warning: 18 of 18 validation pairs" in line for line in heard.lines) == 1
     assert read_run(run)[1].facts.multi_sentence_share == pytest.approx(5 / 18, abs=1e-6)

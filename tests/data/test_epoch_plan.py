@@ -7,6 +7,8 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,7 +47,8 @@ def check_plan(source: np.ndarray, target: np.ndarray, max_tokens: int, plan: Ep
 
 
 def same(first: EpochPlan, second: EpochPlan) -> bool:
-    return all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+    parts: list[Any] = [*zip(first, second, strict=True)]
+    return all(np.array_equal(a, b) for a, b in parts)
 
 
 # Short ones, ones that share cells, and ones that an entry of the packer does not hold.
@@ -66,11 +69,7 @@ budgets = st.integers(1, 2000) | st.integers(1, 2**40)
     epoch=st.integers(0, 99),
 )
 def test_plan_is_a_partition_within_the_budget(
-    pairs: list[tuple[int, int]],
-    has_source: bool,
-    max_tokens: int,
-    seed: int,
-    epoch: int,
+    pairs: list[tuple[int, int]], has_source: bool, max_tokens: int, seed: int, epoch: int
 ) -> None:
     source = lengths([s if has_source else 0 for s, _ in pairs])
     target = lengths([t for _, t in pairs])
@@ -176,11 +175,11 @@ def test_kernels_equal_themselves_uncompiled(
     long."""
     source = lengths([0 if long else s for s, _ in pairs])
     target = lengths([t + 65_500 * long for _, t in pairs])
-    parts = {"bounds": np.array([0, len(pairs) // 3, len(pairs)]), "weights": [first, second]}
-
-    compiled = epoch_plan(source, target, max_tokens, seed, 0, **parts)
+    bounds = np.array([0, len(pairs) // 3, len(pairs)])
+    plan = partial(epoch_plan, source, target, max_tokens, seed, 0, bounds=bounds)
+    compiled = plan(weights=[first, second])
     with uncompiled():
-        assert same(compiled, epoch_plan(source, target, max_tokens, seed, 0, **parts))
+        assert same(compiled, plan(weights=[first, second]))
 
 
 def test_plan_is_drawn_from_seed_and_epoch() -> None:
@@ -195,10 +194,11 @@ def test_plan_is_drawn_from_seed_and_epoch() -> None:
     assert len(seen) == 9
     # (seed 0, epoch 1) and (seed 1, epoch 0) share nothing, nor do batches of two epochs:
     first, second = (epoch_plan(source, target, 3000, 0, epoch) for epoch in (0, 1))
-    members = [
-        {frozenset(p.batch(k).tolist()) for k in range(p.n_batches)} for p in (first, second)
-    ]
-    assert len(members[0] & members[1]) < 0.05 * first.n_batches
+
+    def members(plan: EpochPlan) -> set[frozenset[int]]:
+        return {frozenset(plan.batch(k).tolist()) for k in range(plan.n_batches)}
+
+    assert len(members(first) & members(second)) < 0.05 * first.n_batches
     # A batch says nothing about how long the next one will be.
     for plan in (first, second):
         means = [target[plan.batch(k)].mean() for k in range(plan.n_batches)]
@@ -282,11 +282,10 @@ def test_a_fraction_is_drawn_anew_and_fairly() -> None:
 
 def test_weights_of_one_change_nothing() -> None:
     source, target = realistic(300)
-    plan = epoch_plan(source, target, 900, 1, 0, bounds=np.array([0, 100, 300]), weights=[1, 1.0])
-    assert same(plan, epoch_plan(source, target, 900, 1, 0))
-    once_more = epoch_plan(
-        source, target, 900, 1, 0, bounds=np.array([0, 100, 300]), weights=[2, 1]
-    )
+    plan = partial(epoch_plan, source, target, 900, 1, 0)
+    parts = np.array([0, 100, 300])
+    assert same(plan(bounds=parts, weights=[1, 1.0]), plan())
+    once_more = plan(bounds=parts, weights=[2, 1])
     assert len(once_more.order) == 400 and (np.bincount(once_more.order)[:100] == 2).all()
 
 

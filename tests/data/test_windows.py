@@ -85,7 +85,7 @@ def test_windows_tile_each_text(lengths: list[int], context: int, width: int, n_
     streams = Streams(texts)
     plan = context, width, 5, 1
     found = list(shuffled_windows(streams, n_rows, range(n_rows), *plan))
-    counted, firsts, every = [], [], set[int]()
+    counted, firsts, every = list[int](), list[int](), set[int]()
     for window in found:
         assert window.fresh and window.truth.shape[1] == context + width
         check_rows(window, texts, False)
@@ -94,10 +94,8 @@ def test_windows_tile_each_text(lengths: list[int], context: int, width: int, n_
             counted += truth[skipped:].tolist() if skipped or not context else []
             every |= {*truth[skipped:].tolist()}
             assert skipped == 0 or context <= skipped < context + width
-            ends = np.cumsum(lengths)
-            assert np.searchsorted(ends, truth[0], "right") == np.searchsorted(
-                ends, truth[-1], "right"
-            )
+            begin, end = np.searchsorted(np.cumsum(lengths), truth[[0, -1]], "right")
+            assert begin == end
     assert set(firsts) >= {int(text[0]) for text in texts}
     if context:
         assert len(set(counted)) == len(counted)
@@ -113,15 +111,13 @@ def test_windows_tile_each_text(lengths: list[int], context: int, width: int, n_
 def test_epochs_differ() -> None:
     """Another epoch or seed has other windows in another order; the same ones are the same."""
     streams = Streams([np.arange(250).astype(np.uint8)])
-    drawn = [
-        next(shuffled_windows(streams, 3, range(3), 2, 5, seed, epoch)).truth.tolist()
-        for seed, epoch in ((1, 0), (1, 1), (2, 0), (1, 0))
-    ]
-    assert drawn[0] == drawn[3] and drawn[0] != drawn[1] and drawn[0] != drawn[2]
-    starts = [
-        next(serial_windows(streams, 3, range(3), 5, 1, epoch)).truth[0, 0] for epoch in range(4)
-    ]
-    assert len(set(starts)) > 1
+
+    def first(seed: int, epoch: int) -> list[Any]:
+        return next(shuffled_windows(streams, 3, range(3), 2, 5, seed, epoch)).truth.tolist()
+
+    assert first(1, 0) == first(1, 0) and first(1, 0) not in (first(1, 1), first(2, 0))
+    serial = [next(serial_windows(streams, 3, range(3), 5, 1, epoch)) for epoch in range(4)]
+    assert len({window.truth[0, 0] for window in serial}) > 1
 
 
 @pytest.mark.parametrize("name", ["seq2seq-alone", "luong-alone"])
@@ -151,14 +147,12 @@ def test_what_is_context_only_costs_nothing() -> None:
     objective = LanguageModelObjective(settings)
     text = invariants.some_bytes(2, 31).numpy()
     whole = WindowBatch(text[:, :-1], text[:, 1:], np.array([12, 0]), True)
+    no_source = torch.zeros(2, 0, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64)
     with torch.no_grad():
-        memory = model.encode(
-            torch.zeros(2, 0, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64)
-        )
+        memory = model.encode(*no_source)
         logits, _ = model(torch.from_numpy(whole.read), memory, model.start(memory))
-    log_p = logits.log_softmax(-1).gather(2, torch.from_numpy(whole.truth).long()[:, :, None])[
-        :, :, 0
-    ]
+    truth = torch.from_numpy(whole.truth).long()[:, :, None]
+    log_p = logits.log_softmax(-1).gather(2, truth)[:, :, 0]
     expected = -float(log_p[0, 12:].sum() + log_p[1].sum())
     assert whole.counts == (0, 48, 0)
     assert float(objective.gradients(model, [whole], 48)) == pytest.approx(expected, rel=1e-5)
@@ -171,7 +165,6 @@ def test_validation_is_prediction(name: str, n: int) -> None:
     torch.manual_seed(n)
     model = invariants.build(WITHOUT_SOURCE[name], scale=0.2)
     text = invariants.some_bytes(1, n).numpy()[0]
-    expected = sum(
-        part.bits.sum() for part in stream_surprisal(TorchScorer([model], CPU), [text.tobytes()])
-    )
+    parts = stream_surprisal(TorchScorer([model], CPU), [text.tobytes()])
+    expected = sum(part.bits.sum() for part in parts)
     assert text_bits(model, text, CPU) == pytest.approx(expected, rel=1e-6)

@@ -78,22 +78,14 @@ def test_data_sets_on_ray(tmp_path: Path) -> None:
     table = pa.table({"id": pa.array(range(12), pa.int16()), "text": texts, "z": [[1]] * 12})
     parquet.write_table(table, tmp_path / "in" / "0.parquet", row_group_size=5)
     parquet.write_table(table[:0], tmp_path / "in" / "none.parquet")
-    for name, content in (
-        ("sub/1.jsonl", JSON.encode()),
-        ("2.ndjson.gz", gzip.compress(OTHER)),
-        (".x", b"x"),
-    ):
+    files = {"sub/1.jsonl": JSON.encode(), "2.ndjson.gz": gzip.compress(OTHER), ".x": b"x"}
+    for name, content in files.items():
         (tmp_path / "in" / name).write_bytes(content)
     (tmp_path / "text" / "a.txt").write_bytes(b"eins\n")
     (tmp_path / "bad" / "a.jsonl").write_bytes(b'{"text": "a"}\nbroken\n')
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        start_new_session=True,
-    )
+    apart: dict[str, Any] = {"cwd": tmp_path, "timeout": SECONDS, "start_new_session": True}
+    words = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(words, capture_output=True, text=True, **apart)
     assert "4 files translated, 0 were already there" in done.stderr, done.stderr
     assert "0 files translated, 4 were already there" in done.stderr
     translator = Translator.load(run, max_len_a=0.1, max_len_b=9)
@@ -101,12 +93,8 @@ def test_data_sets_on_ray(tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert rows_of(out / "none.parquet") == []
     rows = rows_of(out / "0.parquet")
-    assert [row.pop("translation") for row in rows] == [
-        said["eins"],
-        None,
-        f"{said['zwei']}\n{said['drei']}",
-        "",
-    ] * 3
+    expected = [said["eins"], None, f"{said['zwei']}\n{said['drei']}", ""] * 3
+    assert [row.pop("translation") for row in rows] == expected
     assert rows == table.to_pylist()
     assert rows_of(out / "2.ndjson.gz") == [
         {"text": "zw\u2028ei", "x": "\ufffd", "translation": said["zw\u2028ei"]},

@@ -28,12 +28,10 @@ def test_a_column_is_added() -> None:
     rows = {"text": ["a", None], "id": [1, 2]}
     batch = pa.RecordBatch.from_pydict(rows)
     assert Translate("run")(batch).to_pydict() == {**rows, "translation": ["A0", None]}
-    encoded = pa.table({"text": pa.array(["a", None, "a"]).dictionary_encode()})
-    assert Translate("run")(encoded)["translation"].to_pylist() == ["A0", None, "A0"]
-    assert Translate("run")(pa.table({"text": [None, None]}))["translation"].to_pylist() == [
-        None,
-        None,
-    ]
+    encoded = pa.array(["a", None, "a"]).dictionary_encode()
+    for column, translations in ((encoded, ["A0", None, "A0"]), ([None, None], [None, None])):
+        done = Translate("run")(pa.table({"text": column}))
+        assert done["translation"].to_pylist() == translations
 
 
 @pytest.mark.parametrize(
@@ -45,6 +43,6 @@ def test_a_column_is_added() -> None:
         ({"text": ["a"]}, {}, 'batch_format="pyarrow"'),
     ],
 )
-def test_a_batch_that_does_not_fit(batch: Any, options: dict[str, str], message: str) -> None:
+def test_a_batch_that_does_not_fit(batch: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         Translate("run", **options)(batch)

@@ -92,23 +92,16 @@ def test_others_wait_for_the_process_that_compiles(place: Path) -> None:
         "from test_compilation import compile_doubled; from bytenmt.reporter import Reporter; "
         "Reporter.say = lambda self, line: print(line.split()[1]); compile_doubled(Reporter(), 1)"
     )
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
-    }
-    run = [
-        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment)
-        for _ in range(2)
-    ]
+    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    words, environment = [sys.executable, "-c", program], os.environ | {"PYTHONPATH": paths}
+    run = [subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) for _ in range(2)]
     told = [process.communicate()[0] for process in run]
     assert sorted(told) == [b"compiling\n", b"waiting\n"]
 
 
 @pytest.mark.slow
 def test_a_second_process_compiles_nothing() -> None:
-    environment = {**os.environ, VARIABLE: JIT}
+    words, environment = [sys.executable, "-c", CACHED_RUN], os.environ | {VARIABLE: JIT}
     for _ in range(2):
-        run = subprocess.run(
-            [sys.executable, "-c", CACHED_RUN], capture_output=True, text=True, env=environment
-        )
+        run = subprocess.run(words, capture_output=True, text=True, env=environment)
     assert (run.returncode, run.stdout) == (0, ""), run.stderr

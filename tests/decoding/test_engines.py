@@ -3,6 +3,7 @@ and gives them back.
 """
 
 import random
+from itertools import product
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from bytenmt.utf8 import BOS, EOS
 
 pytestmark = pytest.mark.compiles_kernels
 each_kind = pytest.mark.parametrize("kind", KINDS)
+SAMPLED = SearchOptions(sample=True)
 SEARCHES = {
     "greedy": SearchOptions(),
     "beam": SearchOptions(beam=3, n_best=3),
@@ -39,11 +41,8 @@ def test_texts_and_scores_are_those_of_plain_pytorch(name: str, search: str) -> 
     """All options and all architectures, with a source and without, sentences taking the places of
     others; scores to 1e-4."""
     of, options = model(name), SEARCHES[search]
-    both = (
-        some_requests(7, name not in WITHOUT_SOURCE, limit=18),
-        some_requests(2, source=False, seed=1),
-    )
-    for requests in both:
+    with_sources = some_requests(7, name not in WITHOUT_SOURCE, limit=18)
+    for requests in (with_sources, some_requests(2, source=False, seed=1)):
         expected = run(engine("torch", [of], options, 4), requests)
         for kind in ("numba", "fixed slots"):
             agree(run(engine(kind, [of], options, 4), requests), expected)
@@ -105,7 +104,7 @@ def test_slots_are_taken_and_given_back(kind: str) -> None:
 
 
 @each_kind
-@pytest.mark.parametrize("options", [SearchOptions(), SearchOptions(sample=True)])
+@pytest.mark.parametrize("options", [SearchOptions(), SAMPLED])
 def test_the_bytes_so_far_begin_the_text(kind: str, options: SearchOptions) -> None:
     one = engine(kind, [model("convs2s")], options)
     handle, _ = one.admit([Request(b"abcdef", 12, b"ab"), Request(b"0", 9, number=1)])
@@ -121,17 +120,12 @@ def test_the_bytes_so_far_begin_the_text(kind: str, options: SearchOptions) -> N
 
 
 @each_kind
-@pytest.mark.parametrize(
-    "options", [SearchOptions(), SearchOptions(beam=3, n_best=3), SearchOptions(sample=True)]
-)
+@pytest.mark.parametrize("options", [SearchOptions(), SearchOptions(beam=3, n_best=3), SAMPLED])
 def test_a_forced_prefix_and_an_empty_limit(kind: str, options: SearchOptions) -> None:
     """A prefix comes whatever it is, also control characters; none follows it."""
     prefixes = [b"", "é🙂".encode(), b"\x1b[31m" + "\x9b\x7f\x00é\x85".encode(), b"a\x7f", b"\t"]
-    requests = [
-        Request(b"abc", len(prefix) + room, prefix, room)
-        for prefix in prefixes
-        for room in (0, 1, 9)
-    ]
+    cases = product(prefixes, (0, 1, 9))
+    requests = [Request(b"abc", len(prefix) + room, prefix, room) for prefix, room in cases]
     of = model("bahdanau")
     actual = run(engine(kind, [of], options), requests)
     agree(actual, run(engine("torch", [of], options), requests))
@@ -148,12 +142,8 @@ DIVERGED = [
 
 
 @pytest.mark.parametrize(("kind", "case"), rotated(list(KINDS), DIVERGED))
-@pytest.mark.parametrize(
-    "options", [SearchOptions(), SearchOptions(beam=3), SearchOptions(sample=True)]
-)
-def test_a_model_that_has_diverged_is_told(
-    kind: str, case: tuple[str, str], options: SearchOptions
-) -> None:
+@pytest.mark.parametrize("options", [SearchOptions(), SearchOptions(beam=3), SAMPLED])
+def test_a_diverged_model_is_told(kind: str, case: tuple[str, str], options: SearchOptions) -> None:
     of = model(case[0])
     with torch.no_grad():
         of.get_parameter(case[1]).view(-1)[2] = torch.nan
@@ -171,8 +161,8 @@ def with_sentinels(n: int, seed: int) -> list[Request]:
     draw, requests = random.Random(seed), []
     for number in range(n):
         some = draw.sample(list(SENTINELS), draw.choice([0, 1, 2, 3, 8]))
-        parts = [*(bytes([one]) for one in some), *("a", "b ", "각", "🙂")[: draw.randrange(5)]]
-        parts = [part if isinstance(part, bytes) else part.encode() for part in parts]
+        words = [word.encode() for word in ("a", "b ", "각", "🙂")[: draw.randrange(5)]]
+        parts = [*(bytes([one]) for one in some), *words]
         draw.shuffle(parts)
         pairs = tuple(
             (first - SENTINELS[0], second - SENTINELS[0])
@@ -187,9 +177,8 @@ def with_sentinels(n: int, seed: int) -> list[Request]:
 
 def teacher_forced(name: str, source: bytes, text: bytes) -> np.ndarray:
     """The model's log-probability of each byte of the text and of EOS, all read in one call."""
-    src, tgt = (
-        torch.tensor([list(one)], dtype=torch.uint8) for one in ([*source, EOS], [BOS, *text])
-    )
+    src = torch.tensor([[*source, EOS]], dtype=torch.uint8)
+    tgt = torch.tensor([[BOS, *text]], dtype=torch.uint8)
     logits = whole(model(name), src, torch.tensor([src.shape[1]]), tgt)[0].log_softmax(dim=-1)
     return logits[torch.arange(len(text) + 1), torch.tensor([*text, EOS])].detach().numpy()
 
@@ -198,11 +187,8 @@ def teacher_forced(name: str, source: bytes, text: bytes) -> np.ndarray:
 @pytest.mark.parametrize(("name", "how"), rotated(ARCHITECTURES, ["greedy", "beam", "samples"], 1))
 def test_every_engine_writes_the_same_sentinels(name: str, how: str) -> None:
     """All engines write the same texts and flags, with the model's own log-probabilities."""
-    requests, options, of = (
-        with_sentinels(9, seed=sum(map(ord, name + how))),
-        SEARCHES[how],
-        model(name),
-    )
+    requests = with_sentinels(9, seed=sum(map(ord, name + how)))
+    options, of = SEARCHES[how], model(name)
     results = {kind: run(engine(kind, [of], options), requests) for kind in KINDS}
     for one, hypotheses in zip(requests, results["torch"], strict=True):
         for hypothesis in hypotheses:

@@ -83,9 +83,7 @@ def test_the_best_family_of_the_processor_is_chosen(
     assert choose() == JIT
 
 
-def test_a_family_is_forced_by_the_environment(
-    objects: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_variable_forces_a_family(objects: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What depends on the processor comes with the family."""
     monkeypatch.setenv(VARIABLE, AVX2.name)
     kernels = library.choose_kernels.__wrapped__()
@@ -93,9 +91,8 @@ def test_a_family_is_forced_by_the_environment(
     monkeypatch.setenv(VARIABLE, JIT)
     assert choose() == JIT
     monkeypatch.setenv(VARIABLE, "sse")
-    with pytest.raises(
-        BytenmtError, match="BYTENMT_KERNELS is 'sse': use x86-64-avx512, .* or jit"
-    ):
+    message = "BYTENMT_KERNELS is 'sse': use x86-64-avx512, .* or jit"
+    with pytest.raises(BytenmtError, match=message):
         choose()
 
 
@@ -150,9 +147,7 @@ def test_the_next_best_family_is_chosen(harm: str, objects: Path) -> None:
     assert choose() == AVX2.name
 
 
-def test_a_folder_from_which_nothing_may_be_executed(
-    objects: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_where_nothing_may_run(objects: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then Numba compiles; without it the message of the system is printed, in one line."""
 
     def refuse(file: str) -> Any:

@@ -98,7 +98,7 @@ def test_an_edit_of_scores_is_refused_at_the_start(
 def test_weights_of_zero_hide_no_edit(monkeypatch: Patch) -> None:
     """W_c of Luong's h~ may begin at 0: then no score matters until it has learnt."""
     model = make("luong").float()
-    torch.nn.init.zeros_(model.decoder.combine.weight)
+    torch.nn.init.zeros_(model.get_parameter("decoder.combine.weight"))
     before = {name: part.clone() for name, part in model.named_parameters()}
     check_program(model, model.config)
     assert all(torch.equal(part, before[name]) for name, part in model.named_parameters())

@@ -100,11 +100,8 @@ def test_a_longer_source_comes_while_others_run(name: str, options: SearchOption
     assert not engine.finished(), "the test means nothing unless they still run"
     engine.advance(30)
     actual = dict(engine.finished())
-    agree(
-        [actual[handle] for handle in handles],
-        run(TorchEngine([model], options, 4, CPU), requests),
-        1e-9,
-    )
+    expected = run(TorchEngine([model], options, 4, CPU), requests)
+    agree([actual[handle] for handle in handles], expected, 1e-9)
 
 
 @pytest.mark.slow
@@ -132,55 +129,44 @@ def test_captured_buffers_never_move(name: str, options: SearchOptions) -> None:
     assert [(part.data_ptr(), part.shape, part.stride()) for part in tensors(now)] == kept
 
 
+READS_OF_THE_HOST = {"_local_scalar_dense", "nonzero", "masked_select", "lift_fresh", "item"}
+
+
 class OnDevice(TorchDispatchMode):
     """Ensures that no operation touches the host: no tensor there, no number read, no waiting."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.__name__.partition(".")[0]
-        assert name not in {
-            "_local_scalar_dense",
-            "nonzero",
-            "masked_select",
-            "lift_fresh",
-            "item",
-        }, name
+        assert name not in READS_OF_THE_HOST
         for part in torch.utils._pytree.tree_leaves((args, kwargs)):
             if isinstance(part, torch.Tensor):
                 assert part.device.type == "meta", f"{name} has a tensor on the host"
-                assert name != "index" or part.dtype != torch.bool or part is args[0], (
-                    "an index of booleans"
-                )
+                is_mask = name == "index" and part.dtype == torch.bool and part is not args[0]
+                assert not is_mask, "an index of booleans"
         return func(*args, **(kwargs or {}))
 
 
+ROWS = zip(WITH_SOURCE, cycle(MANY_OPTIONS), cycle([None, b"some bytes"]), strict=False)
+
+
 @pytest.mark.slow
-@by_variant(
-    ("name", "options", "source"),
-    list(zip(WITH_SOURCE, cycle(MANY_OPTIONS), cycle([None, b"some bytes"]), strict=False)),
-)
-def test_a_pass_does_not_touch_the_host(
-    name: str, options: SearchOptions, source: bytes | None
-) -> None:
+@by_variant(("name", "options", "source"), ROWS)
+def test_no_pass_touches_the_host(name: str, options: SearchOptions, source: bytes | None) -> None:
     """On a device without data reading a number fails, and a tensor made on the host is seen."""
     meta, model = torch.device("meta"), invariants.make(name).bfloat16()
     requests = [Request(source, 20), Request(source, 10)]
     with torch.no_grad():
-        states = map_tensors(
-            lambda part: part.to(meta), encode_requests([model], requests, options.beam, CPU) * 2
-        )
+        encoded = encode_requests([model], requests, options.beam, CPU) * 2
+        states = map_tensors(lambda part: part.to(meta), encoded)
         models = [model.to(meta)] * 2
-        inputs = PassInputs(
-            torch.zeros(2, options.beam, dtype=torch.uint8, device=meta),
-            torch.zeros(2, options.beam, dtype=torch.int64, device=meta),
-        )
+        shapes = [part.shape for part in tensors(states)]
+        numbers = torch.zeros(2, options.beam, dtype=torch.int64, device=meta)
+        inputs = PassInputs(numbers.to(torch.uint8), numbers)
         with OnDevice():
             for _ in range(2):
-                log_p, after = forward(models, states, inputs, options)
+                log_p, states = forward(models, states, inputs, options)
                 assert log_p.shape == (2, options.beam, 256)
-                assert [part.shape for part in tensors(after)] == [
-                    part.shape for part in tensors(states)
-                ]
-                states = after
+                assert [part.shape for part in tensors(states)] == shapes
 
 
 # ---- plain PyTorch
@@ -191,11 +177,9 @@ def test_a_pass_does_not_touch_the_host(
 def test_bf16_searches_too(name: str) -> None:
     """Scores are sums of float32 log-probabilities; they agree with the teacher-forced ones to
     rounding."""
-    lengths, exact = [7, 3], invariants.make(name)
+    lengths, exact, half = [7, 3], invariants.make(name), invariants.make(name).bfloat16()
     src, _ = invariants.some_sources(lengths)
-    engine = TorchEngine(
-        [invariants.make(name).bfloat16()], SearchOptions(beam=2, n_best=2), 2, CPU
-    )
+    engine = TorchEngine([half], SearchOptions(beam=2, n_best=2), 2, CPU)
     for i, hypotheses in enumerate(run(engine, requests_for(lengths, [10, 10]))):
         for actual in hypotheses:
             expected = invariants.log_probability(exact, src[i : i + 1, : lengths[i]], actual.text)

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from cpu_engines import from_python, run
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -12,6 +11,7 @@ from made_up import (
     NO_SENTINELS,
     FakeDecoder,
     Sentinels,
+    fake_engine,
     few_bytes,
     float32,
     is_past_end,
@@ -21,7 +21,6 @@ from made_up import (
 from reference_draw import naive_draw, naive_text, splitmix
 
 from bytenmt.decoding.interface import Request, SearchOptions
-from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.search.ngram_blocking import block_ngrams
 from bytenmt.decoding.search.sampling import draw_byte, uniform
 from bytenmt.decoding.search.state import SearchParams, Workspace
@@ -29,7 +28,6 @@ from bytenmt.sentinels import SENTINELS
 from bytenmt.splitmix import mixed
 from bytenmt.utf8 import ACCEPT, UTF8_NEXT
 
-CPU = torch.device("cpu")
 draw_compiled, block_compiled = from_python(draw_byte), from_python(block_ngrams)
 uniform_compiled = from_python(uniform)
 
@@ -89,19 +87,16 @@ def test_sampled_texts_are_the_naive_ones(
     seed: int, beam: int, shape: SearchOptions, prefix: bytes, more: int | bytes
 ) -> None:
     """Byte for byte and score for score, each text by its own draws, whatever stands beside it;
-    sorted by score.
-
-    more: characters that do not repeat, or sentinels, of which the likeliest pending one is drawn
-    with EOS's probability where that is higher.
-    """
+    sorted by score. more: characters that do not repeat, or sentinels, of which the likeliest
+    pending one is drawn with EOS's probability where that is higher."""
     rule, n = (Sentinels(more), 0) if isinstance(more, bytes) else (NO_SENTINELS, more)
     options = replace(shape, beam=beam, n_best=beam, seed=seed << 53, no_repeat_ngram_size=n)
-    letters = few_bytes(seed, "ab é한환".encode() + rule.bytes, end=-2.0, floor=-30.0)
+    letters = few_bytes(seed, "ab é한환".encode() + rule.symbols, end=-2.0, floor=-30.0)
     distributions = [
         float32(one) for one in (random_distribution(seed, peak=2.0, end=4.0), letters)
     ]
-    requests = [Request(b"%d" % (i % 2) + rule.bytes, 14, prefix, number=9 - i) for i in range(3)]
-    results = run(TorchEngine([FakeDecoder(distributions)], options, 2, CPU), requests)
+    requests = [Request(b"%d" % (i % 2) + rule.symbols, 14, prefix, number=9 - i) for i in range(3)]
+    results = run(fake_engine(FakeDecoder(distributions), options=options, capacity=2), requests)
     for i, hypotheses in enumerate(results):
         log_p = distributions[i % 2]
         expected = [naive_text(log_p, requests[i], text, options, rule) for text in range(beam)]

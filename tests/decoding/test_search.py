@@ -3,7 +3,6 @@ lists."""
 
 import numpy as np
 import pytest
-import torch
 from cpu_engines import run
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -12,6 +11,7 @@ from made_up import (
     FakeDecoder,
     Sentinels,
     everything,
+    fake_engine,
     few_bytes,
     float32,
     is_past_end,
@@ -23,20 +23,18 @@ from made_up import (
 
 from bytenmt.decoding.cpu.library import search_step
 from bytenmt.decoding.interface import Request, SearchOptions
-from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import STOP_TEST_EVERY, decode
 from bytenmt.decoding.search.state import SearchParams, SearchState
 from bytenmt.sentinels import SENTINELS
 from bytenmt.utf8 import EOS
 
-CPU = torch.device("cpu")
 A, B, C = SENTINELS[:1], SENTINELS[1:2], SENTINELS[2:3]
 
 
 def request(rule: Sentinels, limit: int, prefix: bytes = b"", number: int = 0) -> Request:
     """A source that follows distribution `number`."""
     pairs = tuple((first - SENTINELS[0], second - SENTINELS[0]) for first, second in rule.pairs)
-    return Request(b"%d" % number + rule.bytes, limit, prefix, number, pairs)
+    return Request(b"%d" % number + rule.symbols, limit, prefix, number, pairs)
 
 
 # ---- the properties
@@ -68,11 +66,11 @@ def test_a_wide_beam_finds_the_best_of_all(
     """A beam with room for every text of a few bytes finds the n best of them, best first."""
     letters, limits = "abé".encode(), (4, 3)
     models = [
-        [few_bytes(10 * k + i, letters + rule.bytes, end) for i in range(2)]
+        [few_bytes(10 * k + i, letters + rule.symbols, end) for i in range(2)]
         for k in range(n_models)
     ]
     options = SearchOptions(beam=100, n_best=n_best, length_penalty=length_penalty)
-    engine = TorchEngine([FakeDecoder(model) for model in models], options, 3, CPU)
+    engine = fake_engine(*map(FakeDecoder, models), options=options, capacity=3)
     results = run(engine, [request(rule, limit, prefix, i) for i, limit in enumerate(limits)])
     for i, found in enumerate(results):
 
@@ -80,7 +78,7 @@ def test_a_wide_beam_finds_the_best_of_all(
             """The distribution of the ensemble."""
             return np.logaddexp.reduce([model[i](text) for model in models]) - np.log(n_models)
 
-        texts = everything(mean, letters + rule.bytes, limits[i], prefix, rule)
+        texts = everything(mean, letters + rule.symbols, limits[i], prefix, rule)
         assert i or len(texts) == n_texts
         scores = {
             text: ranking / (len(text) + 1) ** length_penalty
@@ -88,23 +86,18 @@ def test_a_wide_beam_finds_the_best_of_all(
         }
         best = sorted(scores, key=lambda text: -scores[text])[:n_best]
         assert [one.text for one in found] == best
-        assert [one.score for one in found] == pytest.approx(
-            [scores[text] for text in best], abs=1e-5
-        )
-        assert [one.log_probability for one in found] == pytest.approx(
-            [texts[text][1] for text in best], abs=1e-5
-        )
+        for one in found:
+            assert one.score == pytest.approx(scores[one.text], abs=1e-5)
+            assert one.log_probability == pytest.approx(texts[one.text][1], abs=1e-5)
 
 
 @st.composite
 def rules(draw: st.DrawFn) -> Sentinels:
     """Up to four of the eight sentinels in any order, and pairs that do not contradict others."""
     some = bytes(draw(st.lists(st.sampled_from(SENTINELS), max_size=4, unique=True)))
-    pairs = (
-        draw(st.lists(st.tuples(st.sampled_from(some), st.sampled_from(some)), max_size=3))
-        if some
-        else []
-    )
+    if not some:
+        return NO_SENTINELS
+    pairs = draw(st.lists(st.tuples(st.sampled_from(some), st.sampled_from(some)), max_size=3))
     return Sentinels(some, tuple({(a, b) for a, b in pairs if some.index(a) < some.index(b)}))
 
 
@@ -153,15 +146,14 @@ def test_it_is_the_search_in_plain_lists(
     if n or alphabet:
         log_p = float32(few_bytes(seed, LETTERS if n else alphabet, min(end, -6.0), floor=-40.0))
         rule, limit = NO_SENTINELS, 2 * limit
-    forced = prefix.encode() + rule.bytes[:n_written]
+    forced = prefix.encode() + rule.symbols[:n_written]
     n_best, limit = min(n_best, beam), max(limit, len(forced))
     options = SearchOptions(
         beam=beam, n_best=n_best, length_penalty=length_penalty, no_repeat_ngram_size=n
     )
-    (found,) = run(
-        TorchEngine([FakeDecoder([log_p])], options, 1, CPU), [request(rule, limit, forced)]
-    )
-    most = max(limit, len(forced) + len(rule.bytes))
+    engine = fake_engine(FakeDecoder([log_p]), options=options)
+    (found,) = run(engine, [request(rule, limit, forced)])
+    most = max(limit, len(forced) + len(rule.symbols))
     if beam == 1:
         expected = [naive_greedy(log_p, most, forced, n, rule)]
     else:
@@ -175,10 +167,8 @@ def test_it_is_the_search_in_plain_lists(
 def test_a_finished_hypothesis_has_the_mark_of_its_own_beam() -> None:
     """Beam 1 takes beam 0's place in the step in which beam 0 ends, past the end that the model
     wished."""
-    search, params = (
-        SearchState.allocate(1, 2, 0, 60, 0),
-        SearchParams.from_options(SearchOptions(beam=2, n_best=2)),
-    )
+    search = SearchState.allocate(1, 2, 0, 60, 0)
+    params = SearchParams.from_options(SearchOptions(beam=2, n_best=2))
     search.fill_slot(0, Request(A + b"x", 40), None)
     for rows in (
         ({EOS: -1.2, ord("a"): -1.0, A[0]: -9.0}, {}),
@@ -189,9 +179,8 @@ def test_a_finished_hypothesis_has_the_mark_of_its_own_beam() -> None:
         for row, of_bytes in enumerate(rows):
             search.log_p[row, list(of_bytes)] = list(of_bytes.values())
         search_step(search, params)
-    assert (
-        search.n_finished[0] == 1 and search.finished_past_end[0, 0] and not search.past_end[0, 0]
-    )
+    assert search.n_finished[0] == 1
+    assert search.finished_past_end[0, 0] and not search.past_end[0, 0]
 
 
 @pytest.mark.slow
@@ -206,9 +195,8 @@ def test_blocking_never_empties_the_choice() -> None:
         return logits_to_log_p(logits)
 
     rounded, options = float32(log_p), SearchOptions(no_repeat_ngram_size=1)
-    ((found,),) = run(
-        TorchEngine([FakeDecoder([rounded])], options, 1, CPU), [request(NO_SENTINELS, 140)]
-    )
+    engine = fake_engine(FakeDecoder([rounded]), options=options)
+    ((found,),) = run(engine, [request(NO_SENTINELS, 140)])
     text, total = naive_greedy(rounded, 140, n=1)
     assert found.text == text and found.log_probability == pytest.approx(total, abs=1e-9)
     characters = text.decode()
@@ -230,7 +218,7 @@ def test_beam_search_does_not_wait_for_an_unlikely_text_of_endless_likely_bytes(
         return np.log(p / p.sum())
 
     decoder = FakeDecoder([log_p])
-    ((best,),) = run(TorchEngine([decoder], SearchOptions(beam=3), 1, CPU), [Request(b"0", 300)])
+    ((best,),) = run(fake_engine(decoder, options=SearchOptions(beam=3)), [Request(b"0", 300)])
     assert best.text == b"baaaa" and len(decoder.rows) <= 5 * STOP_TEST_EVERY
 
 
@@ -242,9 +230,9 @@ def test_a_long_sentence_does_not_hold_up_short_ones(options: SearchOptions) -> 
     never, soon = random_distribution(1, end=-1000.0), random_distribution(2, end=8.0)
     decoder = FakeDecoder([never if i == 1 else soon for i in range(30)])
     requests = [Request(str(i).encode(), 300 if i == 1 else 30) for i in range(30)]
-    found = dict(decode(TorchEngine([decoder], options, 4, CPU), requests))
+    found = dict(decode(fake_engine(decoder, options=options, capacity=4), requests))
     assert [*found][-1] == 1 and sorted(found) == list(range(30))
     assert max(decoder.rows) == 4 * options.beam and min(decoder.rows) == options.beam
     assert len(decoder.rows) < 320, "the short ones have waited for the long one"
     for i in (0, 1, 29):
-        assert found[i] == run(TorchEngine([decoder], options, 1, CPU), [requests[i]])[0]
+        assert found[i] == run(fake_engine(decoder, options=options), [requests[i]])[0]

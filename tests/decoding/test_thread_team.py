@@ -55,8 +55,7 @@ def test_an_engine_raises_what_its_other_thread_raises(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error in another thread is raised instead of waiting forever; the next engine on the same
-    threads works.
-    """
+    threads works."""
     of, requests, here = packed(model("bytenet")), some_requests(5), threading.get_ident()
     expected = run(NumbaEngine([of], SearchOptions(), 3), requests)
     own = getattr(ModelSession, method)
@@ -126,9 +125,8 @@ os._exit(said[0] != said[1])
 def test_a_forked_child_has_threads() -> None:
     """For training kernels, a team and a translator that was used before, as in a server that
     preloads it."""
-    done = subprocess.run(
-        [sys.executable, "-c", PRELOADED], cwd=ROOT, capture_output=True, text=True
-    )
+    words = [sys.executable, "-c", PRELOADED]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, (done.returncode, done.stderr)
 
 
@@ -165,9 +163,7 @@ def test_it_stays_with_what_is_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("n_given", [0, 1])
-def test_threads_that_the_system_does_not_give(
-    n_given: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_the_system_does_not_give(n_given: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call is executed by its own thread then, once and whole."""
     start, left = threading.Thread.start, [n_given]
 

@@ -18,6 +18,7 @@ from guide_pages import CARDS, PAGES, REPORTS, ROOT, Command
 
 from bytenmt.cli.main import COMMANDS, main
 from bytenmt.config import schema
+from bytenmt.config.train_section import TrainConfig
 from bytenmt.decoding.model_summary import model_description
 from bytenmt.sentinels import CLASSES
 from tools import configuration_page
@@ -96,11 +97,8 @@ def test_the_commands_of_a_page_print_what_it_says(page: Path, programs: Path, c
 
 def python_examples(page: Path) -> str:
     """Return the doctests of a page, which follow one another."""
-    return "".join(
-        block.text
-        for block in guide_pages.blocks(page)
-        if block.info == "python" and ">>>" in block.text
-    )
+    every = [block.text for block in guide_pages.blocks(page) if block.info == "python"]
+    return "".join(text for text in every if ">>>" in text)
 
 
 @pytest.mark.slow
@@ -119,9 +117,7 @@ def test_what_is_not_run_here_says_what_runs_it() -> None:
     for page in PAGES:
         for block in guide_pages.blocks(page):
             first = block.info.split()[:1]
-            assert first and first != ["bash"], (
-                f"{page.name}: a block without a language, or in bash:\n{block}"
-            )
+            assert first and first != ["bash"], f"{page.name}: no language, or bash:\n{block}"
             if first == ["sh"] or first == ["python"] and ">>>" not in block.text:
                 assert block.by and (ROOT / block.by).exists(), f"{page.name}:\n{block.text}"
 
@@ -147,12 +143,8 @@ OTHER_OPTIONS = {
 
 def configuration_keys() -> set[str]:
     """Return the keys of all sections, as --set has them."""
-    models = get_args(schema.ModelConfig)
-    sections = [
-        ("data", schema.DataConfig),
-        ("train", schema.TrainConfig),
-        *(("model", one) for one in models),
-    ]
+    sections = [("model", one) for one in get_args(schema.ModelConfig)]
+    sections += [("data", schema.DataConfig), ("train", TrainConfig)]
     return {f"{section}.{key}" for section, kind in sections for key in kind.__struct_fields__}
 
 

@@ -17,11 +17,9 @@ from tools.verify.made_up_translations import document, translated
 
 CUE = "1\n00:00:01,000 --> 00:00:02,000\n"
 VTT = "WEBVTT\n\n{}\n\n00:01.000 --> 00:02.000\nsome text\n"
-DOCTYPE = (
-    '<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN"'
-    ' "http://www.w3.org/TR/xhtml1/DTD/xhtml1-strict.dtd">\n'
-)
-XHTML = DOCTYPE + '<html xmlns="http://www.w3.org/1999/xhtml" lang="de" xml:lang="de">{}</html>\n'
+XHTML = """<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN" "http://www.w3.org/x.dtd">
+<html xmlns="http://www.w3.org/1999/xhtml" lang="de" xml:lang="de">{}</html>
+"""
 ANDROID = '<resources xmlns:tools="t">{}<string name="z">text</string></resources>'
 
 
@@ -96,9 +94,8 @@ def test_code_in_an_admonition_is_kept() -> None:
     text = "!!! note\n    text\n\n    ```\n    code\n    ```\n\n    !!! tip\n\n        deep\n"
     expected = text.replace("text", "TEXT").replace("deep", "DEEP")
     assert capitalised("a.md", text) == expected
-    assert (
-        capitalised("a.md", "text:\n\n    !!! this is code\n") == "TEXT:\n\n    !!! this is code\n"
-    )
+    made = capitalised("a.md", "text:\n\n    !!! this is code\n")
+    assert made == "TEXT:\n\n    !!! this is code\n"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Units cut into lines; what is copied, and what is restored around their translations."""
 
-import json
 import re
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,7 +12,7 @@ from bytenmt.documents.words import has_words
 from bytenmt.sentinels import Code
 from bytenmt.translation.chunks import split_line
 from bytenmt.translation.confidence import UNSURE
-from bytenmt.translation.kept_spans import mark_spans
+from bytenmt.translation.kept_spans import TextOrCode, mark_spans
 from tools.verify.made_up_translations import capitals, translated
 
 TAG = re.compile("</?[a-z]+/?>")
@@ -34,13 +34,12 @@ def cut(text: str) -> list[str]:
 
 def restored(text: str, translation: str) -> str:
     """A unit whose one line is translated so."""
+    made: list[TextOrCode] = []
     pieces = split_unit(parts(text))
     assert sum(isinstance(piece, UnitLine) for piece in pieces) == 1
-    return to_markup(
-        part
-        for one in pieces
-        for part in (one.restore((translation,)) if isinstance(one, UnitLine) else one)
-    )
+    for piece in pieces:
+        made += piece.restore((translation,)) if isinstance(piece, UnitLine) else piece
+    return to_markup(made)
 
 
 # What users' documents lost, or had translated: the numbers are those of the issue.
@@ -144,9 +143,7 @@ def test_a_pair_around_kept_text_is_one_code() -> None:
         ("&New file", "neue Datei", "&neue Datei"),
     ],
 )  # fmt: skip
-def test_ends_and_shortcuts_are_those_of_the_source(
-    text: str, translation: str, expected: str
-) -> None:
+def test_ends_and_shortcuts_of_the_source(text: str, translation: str, expected: str) -> None:
     assert restored(text, translation) == expected
 
 
@@ -170,7 +167,7 @@ B, END_B, C, END_C = Code("<b>", 0, True), Code("</b>", 0), Code("<i>", 1, True)
         ("a.po", 'msgid "{sex, select, male {his} other {their}} file"\nmsgstr ""\n'),
         (
             "a.json",
-            json.dumps({"a": FORMS, "b": "the {n, selectordinal, one {#st} other {#th}} file"}),
+            f'{{"a": "{FORMS}", "b": "the {{n, selectordinal, one {{#st}} other {{#th}}}}"}}',
         ),
         ("a.properties", f"a = {FORMS}\nb = {{0,choice,0#no files|1#one file}}\n"),
         ("a.html", f"<p>A {FORMS}</p>"),
@@ -213,9 +210,7 @@ def test_pairs_are_nested_as_in_the_source(
         (("ein alter", ONE, END_ONE), "ein alter<b></b>", "check", "in the wrong place"),
     ],
 )
-def test_a_translation_is_judged(
-    translation: CodedText, expected: str, level: str | None, why: str
-) -> None:
+def test_judgements(translation: CodedText, expected: str, level: str | None, why: str) -> None:
     made, report = translated("a.html", "<p>an <b>old</b></p>", lambda _: translation)
     assert made.decode() == f"<p>{expected}</p>"
     assert report.notes == [] if level is None else report.notes[0].verdict == level
@@ -224,14 +219,11 @@ def test_a_translation_is_judged(
 
 def test_marks_of_markdown() -> None:
     """Emphasis around nothing leaves none, a text behind a code does not begin a line, where a full
-    stop would be escaped, and keys that are pressed together are one code.
-    """
+    stop would be escaped, and keys that are pressed together are one code."""
     keys = "<kbd>A</kbd>+<kbd>B</kbd>"
     made, _ = translated("a.md", f"Press {keys} now.\n", lambda line: (*line[1::2], " jetzt."))
     assert made.decode() == f"{keys} jetzt.\n"
-    made, _ = translated(
-        "a.md", "The **safest way**.\n", lambda line: (*line[1::2], " der Weg_", ".")
-    )
+    made, _ = translated("a.md", "The **way**.\n", lambda line: (*line[1::2], " der Weg_", "."))
     assert made == b" der Weg_.\n"
     made, _ = translated("a.md", "[one](a) **two**\n", lambda line: ("*x* ", *line, "."))
     assert made == b"\\*x\\* [one](a) **two**.\n"
@@ -242,20 +234,14 @@ def test_conversions_are_compared_in_catalogues_and_strings() -> None:
     texts = {"a.strings": '"a" = "open it";', "a.po": '#, c-format\nmsgid "open it"\nmsgstr ""\n'}
     for name, text in texts.items():
         _, report = translated(name, text, lambda _: ("%s \u00f6ffnen",))
-        assert (
-            "take other arguments" in report.notes[0].describe() and report.counts["to review"] == 1
-        )
+        assert "take other arguments" in report.notes[0].describe()
+        assert report.counts["to review"] == 1
 
 
 def test_lines_are_translated_once_and_empty_translations_left() -> None:
-    asked = list[CodedText]()
-    made, report = translated(
-        "a.txt",
-        "one\ntwo\none\n",
-        lambda line: asked.append(line) or ("",) if line == ("two",) else capitals(line),
-        (UNSURE,),
-    )
-    assert made == b"ONE\ntwo\nONE\n" and len(asked) == 1
+    answer = Mock(side_effect=lambda line: ("",) if line == ("two",) else capitals(line))
+    made, report = translated("a.txt", "one\ntwo\none\n", answer, (UNSURE,))
+    assert made == b"ONE\ntwo\nONE\n" and answer.call_count == 2
     assert report.counts == {"translated": 2, "without a translation": 1, "to review": 2}
     _, report = translated("a.txt", "word " * 200, flags=(UNSURE,))
     assert 400 < len(report.notes[0].describe()) < 500  # the first 200 characters of either text

@@ -96,29 +96,27 @@ def test_a_memory_without_pairs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="a.po declares the target language fr, not de"):
         TranslationMemory.from_file(path, PAIR)
     assert TranslationMemory.from_file(path).match(("one",)) == ("eins",)
-    path.write_text(
-        path.read_text(encoding="utf-8").replace("Language: fr", "Language: German"),
-        encoding="utf-8",
-    )
+    text = path.read_text(encoding="utf-8").replace("Language: fr", "Language: German")
+    path.write_text(text, encoding="utf-8")
     assert TranslationMemory.from_file(path, PAIR).match(("one",)) == ("eins",)
 
 
 def with_memory(data: str, name: str, entries: TranslationMemory) -> tuple[str, TranslationReport]:
     """Return a document translated with a memory, and with capitals where that has nothing."""
     made = document(name, data)
-    lines = {
-        line: LineTranslation(capitals(line)) for line in lines_to_translate(made, memory=entries)
-    }
+    asked = lines_to_translate(made, memory=entries)
+    lines = {line: LineTranslation(capitals(line)) for line in asked}
     report = translate(made, lines, memory=entries)
     return made.dump().decode(), report
 
 
 def po_of(*entries: tuple[str, str, str]) -> str:
     """A catalogue of entries: context, source and translation."""
-    return "\n".join(
-        (f'msgctxt "{context}"\n' if context else "") + f'msgid "{source}"\nmsgstr "{target}"\n'
-        for context, source, target in entries
-    )
+    parts = []
+    for context, source, target in entries:
+        head = f'msgctxt "{context}"\n' if context else ""
+        parts.append(f'{head}msgid "{source}"\nmsgstr "{target}"\n')
+    return "\n".join(parts)
 
 
 CLOSE = (("close the window", "Close", "Schließen"), ("near", "Close", "Nah"))
@@ -128,28 +126,18 @@ def test_the_entry_with_the_same_context_is_used(tmp_path: Path) -> None:
     path = tmp_path / "a.po"
     path.write_text(po_of(*CLOSE), encoding="utf-8")
     entries = TranslationMemory.from_file(path)
-    for context, expected in {
-        "close the window": "Schließen",
-        "near": "Nah",
-        "other": "CLOSE",  # another message
-        "": "CLOSE",
-    }.items():
+    rows = (("close the window", "Schließen"), ("near", "Nah"), ("other", "CLOSE"), ("", "CLOSE"))
+    for context, expected in rows:
         text, report = with_memory(po_of((context, "Close", "")), "b.po", entries)
         assert text == po_of((context, "Close", expected)) and not report.notes
-    of_both = [
-        po_of(("near", "_Close", near), ("other", "_Close", other))
-        for near, other in (("", ""), ("_Nah", "_CLOSE"))
-    ]
-    assert with_memory(of_both[0], "b.po", entries)[0] == of_both[1]
+    both = po_of(("near", "_Close", ""), ("other", "_Close", ""))
+    expected = po_of(("near", "_Close", "_Nah"), ("other", "_Close", "_CLOSE"))
+    assert with_memory(both, "b.po", entries)[0] == expected
 
 
 def test_a_line_is_found_without_its_shortcut() -> None:
-    sources = ("_Exit", " E_xit", "Exit:", "Exit\nSave")
-    text, report = with_memory(
-        "\n".join(po_of(("", one.replace("\n", "\\n"), "")) for one in sources),
-        "a.po",
-        memory(("Exit", "Ende")),
-    )
+    catalogue = po_of(*(("", one, "") for one in ("_Exit", " E_xit", "Exit:", r"Exit\nSave")))
+    text, report = with_memory(catalogue, "a.po", memory(("Exit", "Ende")))
     for one in ("_Ende", " _Ende", "EXIT:", '"\n"Ende\\n"\n"SAVE'):
         assert f'msgstr "{one}"' in text
     assert report.counts["from the memory"] == 2
@@ -161,9 +149,8 @@ def test_a_form_added_to_a_fuzzy_entry_leaves_it_fuzzy() -> None:
 
 
 def test_what_lacks_a_placeholder_is_wrong() -> None:
-    text, report = with_memory(
-        po_of(("", "Hello %s!", "")), "a.po", memory(("Hello {x}!", "Hallo!"))
-    )
+    entries = memory(("Hello {x}!", "Hallo!"))
+    text, report = with_memory(po_of(("", "Hello %s!", "")), "a.po", entries)
     assert text == "#, fuzzy\n" + po_of(("", "Hello %s!", "Hallo!"))
     assert report.notes[0].reasons[0].startswith("a placeholder or tag is missing")
 
@@ -187,9 +174,8 @@ def test_each_plural_form_has_its_own_entry(tmp_path: Path) -> None:
 def test_the_entry_with_the_same_key_is_used(tmp_path: Path) -> None:
     entries = ("a", "Close", "Schließen"), ("b", "Close", "Nah"), ("c", "Open", "Offen")
     path = tmp_path / "a.xlf"
-    path.write_text(
-        XLIFF.format("".join(UNIT.format(*entry) for entry in entries)), encoding="utf-8"
-    )
+    units = "".join(UNIT.format(*entry) for entry in entries)
+    path.write_text(XLIFF.format(units), encoding="utf-8")
     data = '{"a": "Close", "b": "Close",\n "d": "Close", "e": "Open"}'
     text, report = with_memory(data, "b.json", TranslationMemory.from_file(path))
     assert json.loads(text) == {"a": "Schließen", "b": "Nah", "d": "Nah", "e": "Offen"}
@@ -204,9 +190,8 @@ def test_codes_of_a_memory_match_those_of_other_formats(tmp_path: Path) -> None:
     )
     seg = '{} <bpt i="1">&lt;b&gt;</bpt>{}<ept i="1">&lt;/b&gt;</ept>'
     path = tmp_path / "a.tmx"
-    path.write_text(
-        TMX.format(seg.format("very", "old"), seg.format("sehr", "alt")), encoding="utf-8"
-    )
+    segments = seg.format("very", "old"), seg.format("sehr", "alt")
+    path.write_text(TMX.format(*segments), encoding="utf-8")
     for name, data, expected in rows:
         text, report = with_memory(data, name, TranslationMemory.from_file(path, PAIR))
         assert expected in text and report.counts["from the memory"] == 1 and not report.notes
@@ -216,6 +201,5 @@ def test_an_icu_message_is_taken_if_it_is_the_same() -> None:
     source, german = "{n, plural, one {one} other {#}}", "{n, plural, one {eins} other {#}}"
     entries = memory((source, german), ("Has {n, plural, =2 {x}}", "Hat {n, plural, =2 {x}}"))
     strings = {"a": source, "b": "Has {n, plural, =3 {x}}"}
-    assert json.loads(with_memory(json.dumps(strings), "a.json", entries)[0]) == strings | {
-        "a": german
-    }
+    text, _ = with_memory(json.dumps(strings), "a.json", entries)
+    assert json.loads(text) == strings | {"a": german}

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from bytenmt.documents.placement import lines_to_repair, repair
 from bytenmt.documents.text_tags import join_tags, split_kept, split_tags
 from bytenmt.documents.translation import LineTranslation
+from bytenmt.documents.unit import CodedText
 from bytenmt.sentinels import Code
 
 
@@ -43,10 +44,10 @@ def test_tags_are_strings_again(text: str) -> None:
 
 
 def repaired(source: str, translation: str, further: dict[str, str]) -> str:
-    translations = {(source,): LineTranslation([translation])}
+    translations: dict[CodedText, LineTranslation] = {(source,): LineTranslation([translation])}
     lines = lines_to_repair(translations)
     assert [line for (line,) in lines] == list(further)
-    more = {line: LineTranslation([further[line[0]]]) for line in lines}
+    more = {line: LineTranslation([further[str(line[0])]]) for line in lines}
     (result,) = repair(translations, more).values()
     return "".join(map(str, result.parts))
 
@@ -64,7 +65,9 @@ def test_a_pair_that_lost_its_words() -> None:
 
 
 def test_tags_that_are_right_stay() -> None:
-    translations = {("<b>one</b> two",): LineTranslation(["zwei <b>eins</b>"])}
+    translations: dict[CodedText, LineTranslation] = {
+        ("<b>one</b> two",): LineTranslation(["zwei <b>eins</b>"])
+    }
     assert lines_to_repair(translations) == []
 
 

@@ -1,28 +1,14 @@
 """Test how thresholds and words are chosen on a validation text."""
 
-import math
-
 import numpy as np
 import pytest
+from half_scorer import HalfScorer
 
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.evaluation.calibration import JudgedSearch, choose_words, measure_pairs
 from bytenmt.translation.chunks import Chunk
 from bytenmt.translation.line_batch import TranslationResult
 from bytenmt.translation.source_words import WordCounts, is_known
-
-
-class HalfScorer:
-    """Each byte costs one bit, and half a bit where the source has it."""
-
-    def score_texts(self, sources, texts, formality=None):  # type: ignore[no-untyped-def]
-        from bytenmt.decoding.scorer import TextScores
-
-        scores = []
-        for source, text in zip(sources, texts, strict=True):
-            bits = np.array([0.5 if byte in source else 1.0 for byte in text])
-            scores.append(TextScores(-bits * math.log(2), np.zeros(len(text), np.int64)))
-        return scores
 
 
 def search(n_right: int, n_bad: int, usual: float) -> JudgedSearch:
@@ -59,14 +45,14 @@ def test_thresholds_that_need_no_translations() -> None:
     """Half a bit a byte is saved; targets are twice as long. Tags do not count as what is saved."""
     references = [f"{k:02d}abcdefgh"[: 4 + k % 7].encode() * 2 for k in range(100)]
     sources = [reference[: len(reference) // 2] for reference in references]
-    found = measure_pairs(HalfScorer(), sources, references, True)  # type: ignore[arg-type]
+    scorer = HalfScorer()
+    found = measure_pairs(scorer, sources, references, True)
     assert found.length_ratio == 2.0 and found.length_variance == 0.0 and found.n_lines == 100
     saved = [len(reference) / 2 for reference in references]
     assert found.source_bits == pytest.approx(np.quantile(saved, 0.02), abs=1e-3)
-    scorer = HalfScorer()
-    assert measure_pairs(scorer, sources, references, False).source_bits is None  # type: ignore[arg-type]
-    tagged = [[b"<b>" + line for line in lines] for lines in (sources, references)]
-    with_tags = measure_pairs(scorer, *tagged, True)  # type: ignore[arg-type]
+    assert measure_pairs(scorer, sources, references, False).source_bits is None
+    tagged, tagged_references = ([b"<b>" + line for line in some] for some in (sources, references))
+    with_tags = measure_pairs(scorer, tagged, tagged_references, True)
     assert with_tags.source_bits == found.source_bits
 
 

@@ -1,16 +1,14 @@
 """Test flags of translations, and the calibration of their thresholds on a validation text."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import pytest
+from half_scorer import HalfScorer
 from msgspec import structs
 
 from bytenmt.checkpoints.facts import FlagThresholds, SourceWords
 from bytenmt.decoding.interface import Hypothesis
-from bytenmt.decoding.scorer import Stream, TextScores
 from bytenmt.evaluation.judge import Judge, bits_of_texts
 from bytenmt.translation.chunks import Chunk
 from bytenmt.translation.line_batch import TranslationResult
@@ -19,28 +17,6 @@ from bytenmt.translation.source_words import build_filter
 THRESHOLDS = FlagThresholds(
     n_lines=100, bits_per_byte=0.5, length_ratio=1.0, length_variance=1.0, source_bits=4.0
 )
-
-
-class FakeScorer:
-    """Each byte costs one bit, and half a bit where the source has it; counts the texts it has
-    read."""
-
-    def __init__(self) -> None:
-        self.n_read = 0
-
-    def score_texts(
-        self, sources: Sequence[bytes] | None, texts: Sequence[bytes]
-    ) -> list[TextScores]:
-        assert sources is not None
-        self.n_read += len(texts)
-        readings = []
-        for source, text in zip(sources, texts, strict=True):
-            bits = np.array([0.5 if byte in source else 1.0 for byte in text])
-            readings.append(TextScores(-bits * math.log(2), np.zeros(len(text), np.int64)))
-        return readings
-
-    def open_stream(self) -> Stream:
-        raise NotImplementedError
 
 
 def written(text: str, bits_per_byte: float) -> Hypothesis:
@@ -57,22 +33,15 @@ def result(*pairs: tuple[str, Hypothesis]) -> TranslationResult:
 
 
 def test_an_invention_is_what_the_source_saves_nothing_of() -> None:
-    scorer = FakeScorer()
+    scorer = HalfScorer()
     judge = Judge(THRESHOLDS, 0.5, make_scorer=lambda: scorer)
     # Without a source each text of ten bytes and its end cost 11 bits.
-    cheap, dear, cheap_and_sure = (
-        written("abcdefghij", 0.6),
-        written("abcdefghij", 0.8),
-        written("abc", 0.1),
-    )
+    cheap, dear = (written("abcdefghij", bits) for bits in (0.6, 0.8))
     assert judge.saved_bits([b"klm"] * 2, [cheap, dear]) == pytest.approx([5.0, 3.0])
     assert scorer.n_read == 2
     sources = [b"klmnopqrst"] * 3
-    assert judge.flags(sources, [cheap, dear, cheap_and_sure]) == [
-        ["unsure"],
-        ["unsure", "invention"],
-        [],
-    ]
+    flags = judge.flags(sources, [cheap, dear, written("abc", 0.1)])
+    assert flags == [["unsure"], ["unsure", "invention"], []]
     assert scorer.n_read == 4, "what is sure is not read again"
     unknown = replace(judge, thresholds=structs.replace(THRESHOLDS, source_bits=None))
     assert unknown.flags(sources[:1], [dear]) == [["unsure"]]
@@ -80,7 +49,7 @@ def test_an_invention_is_what_the_source_saves_nothing_of() -> None:
 
 def test_tags_do_not_hide_an_invention() -> None:
     """The source saves half a bit per byte of the words; its savings on tags do not count."""
-    judge = Judge(THRESHOLDS, 0.5, make_scorer=FakeScorer)
+    judge = Judge(THRESHOLDS, 0.5, make_scorer=HalfScorer)
     tagged = written("<b>abcdef</b>", 0.6)
     assert judge.saved_bits([b"<b>klmnop</b>"], [tagged]) == pytest.approx([0.5])
     assert judge.flags([b"<b>klmnop</b>"], [tagged]) == [["unsure", "invention"]]
@@ -102,17 +71,9 @@ def test_a_line_has_the_flags_of_its_sentences() -> None:
     """Each once, after those of the search; a URL that was copied has none."""
     judge = Judge(None, 0.5)
     copied = Hypothesis(b"http://a.b", 0.0, 0.0)
-    ha = "ha" * 10
-    found = judge.flag(
-        [
-            result(
-                ("one", written("eins", 0.1)),
-                ("ha", written(ha, 0.1)),
-                ("two", written("zwei", 0.9)),
-            ),
-            result(("http://a.b", copied)),
-        ]
-    )
+    sentences = [("one", "eins", 0.1), ("ha", "ha" * 10, 0.1), ("two", "zwei", 0.9)]
+    line = result(*((source, written(text, bits)) for source, text, bits in sentences))
+    found = judge.flag([line, result(("http://a.b", copied))])
     assert found[0].best.flags == ("placement", "loop", "unsure")
     assert found[1].best.flags == ("placement",)
     of_sentences = [hypotheses[0].flags for hypotheses in found[0].chunk_hypotheses]
@@ -133,11 +94,9 @@ def test_copies() -> None:
 def test_costs_are_those_of_each_text() -> None:
     """Results are in order, however texts are batched; an empty text has the score of EOS."""
     texts = [bytes(97 + k % 26 for k in range(n)) for n in (5, 0, 150, 3) * 60]
-    assert bits_of_texts(FakeScorer(), None, texts) == pytest.approx(
-        [len(text) + 1 for text in texts]
-    )
-    half = bits_of_texts(FakeScorer(), texts, texts)
-    assert half == pytest.approx([len(text) / 2 + 1 for text in texts])
+    for sources, bits in ((None, 1.0), (texts, 0.5)):
+        found = bits_of_texts(HalfScorer(), sources, texts)
+        assert found == pytest.approx([len(text) * bits + 1 for text in texts])
 
 
 def test_a_word_that_the_model_does_not_know() -> None:

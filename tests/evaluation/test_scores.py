@@ -18,13 +18,7 @@ from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.pair_files import PairFiles
 from bytenmt.decoding.pytorch.scorer import TorchScorer
 from bytenmt.errors import BytenmtError
-from bytenmt.evaluation.comparison import (
-    System,
-    read_metrics,
-    table,
-    to_dict,
-    with_significance,
-)
+from bytenmt.evaluation.comparison import System, read_metrics, table, to_dict, with_significance
 from bytenmt.evaluation.likelihood import log_probabilities
 from bytenmt.evaluation.scores import text_metrics, text_scores, text_values
 from bytenmt.plugins import METRICS, Metric
@@ -41,17 +35,11 @@ def test_log_probabilities_one_sentence_at_a_time(
 ) -> None:
     torch.manual_seed(5)
     model = build_model(load_config(arch, "tiny", []).model).double().eval()
-    pairs = [
-        ("가나", "ab"),
-        ("x", "다라마 ccc"),
-        ("", "empty source"),
-        ("two words", "b"),
-        ("yy", ""),
-    ]
-    files = [tmp_path / "src", tmp_path / "tgt"]
-    for file, lines in zip(files, zip(*pairs, strict=True), strict=True):
-        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    corpus = ParallelCorpus.open_all([PairFiles(*files)])
+    pairs = [("가나", "ab"), ("x", "다라마 ccc"), ("", "empty source"), ("two words", "b")]
+    pairs.append(("yy", ""))
+    table = tmp_path / "pairs.tsv"
+    table.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+    corpus = ParallelCorpus.open_all([PairFiles(tsv=table)])
     assert corpus.lines.tolist() == [0, 1, 3]
     expected = []
     for index in corpus.lines.tolist():
@@ -72,8 +60,7 @@ def test_log_probabilities_one_sentence_at_a_time(
 def test_text_scores() -> None:
     references = ["the cat sat on the mat", "오늘은 날씨가 좋다", "a third line of it"]
     perfect = text_scores(references, references)
-    assert (perfect.chrf, perfect.exact_match) == (pytest.approx(100), 100)
-    assert perfect.bleu == pytest.approx(100)
+    assert [perfect.chrf, perfect.bleu, perfect.exact_match] == pytest.approx([100] * 3)
     mixed = text_scores([references[0], "zzz", "qqq"], references, tokenize="char")
     assert mixed.exact_match == pytest.approx(100 / 3)
     assert 0 < mixed.chrf < 100
@@ -83,27 +70,34 @@ def test_text_scores() -> None:
 # ---- systems beside each other
 
 REFERENCES = [f"the {i} cats sat on {i * 7 % 13} mats" for i in range(120)]
-ENUMERATED = [*enumerate(REFERENCES)]
+
 SOURCES = [f"{i} cats" for i in range(120)]
 
 
-def scored(name: str, texts: list[str]) -> System:
-    return System(name, texts, text_values([], texts, REFERENCES))
+def systems_of(
+    texts: dict[str, list[str]], sources: list[str], references: list[str] = REFERENCES
+) -> list[System]:
+    """Systems by their names, with their scores."""
+    return [
+        System(name, lines, text_values(sources, lines, references))
+        for name, lines in texts.items()
+    ]
+
+
+def with_mistakes(old: str, new: str, every: int = 1, first: int = 0) -> list[str]:
+    """The references with a mistake in one of `every` lines."""
+    return [x.replace(old, new) if i % every == first else x for i, x in enumerate(REFERENCES)]
+
+
+WORSE = with_mistakes("sat", "x")
 
 
 @pytest.mark.slow
 def test_chance_is_told_from_skill() -> None:
     """Against the first system: much worse, as many mistakes elsewhere, and the same texts."""
-    first = [
-        line.replace("cats", "dogs") if i % 4 == 0 else line for i, line in enumerate(REFERENCES)
-    ]
-    alike = [
-        line.replace("cats", "dogs") if i % 4 == 1 else line for i, line in enumerate(REFERENCES)
-    ]
-    worse = [line.replace("sat", "x") for line in REFERENCES]
-    named = {"first": first, "alike": alike, "worse": worse, "copy": list(first)}
-    systems = [scored(name, texts) for name, texts in named.items()]
-    found = with_significance(systems, [], REFERENCES)
+    first, alike = (with_mistakes("cats", "dogs", 4, k) for k in (0, 1))
+    named = {"first": first, "alike": alike, "worse": WORSE, "copy": list(first)}
+    found = with_significance(systems_of(named, []), [], REFERENCES)
     assert all(one.p_value is None for one in found[0].significance.values())
     for system, low, high in zip(found[1:], (0.1, 0, 1), (1, 0.01, 1), strict=True):
         for name in ("chrf", "bleu", "exact_match"):
@@ -111,32 +105,21 @@ def test_chance_is_told_from_skill() -> None:
             assert p_value is not None and low <= p_value <= high
     lines = list(table(found))
     assert [line.split()[0] for line in lines[1:5]] == [*named]
-    n_metrics = len(text_metrics())
-    assert [line.count("*") for line in lines[:5]] == [
-        0,
-        0,
-        0,
-        n_metrics,
-        0,
-    ] and "bootstrap" in lines[-1]
-    assert "nrefs:1|bs:1000|seed:12345|case:mixed" in lines[-2]
+    assert [line.count("*") for line in lines[:5]] == [0, 0, 0, len(text_metrics()), 0]
+    assert "bootstrap" in lines[-1] and "nrefs:1|bs:1000|seed:12345|case:mixed" in lines[-2]
     assert to_dict(found)["systems"][3]["chrf_p"] == 1.0
 
 
 def test_the_paired_test_is_that_of_sacrebleu() -> None:
     """Values, confidence intervals and p-values of chrF and BLEU."""
-    texts = {
-        "first": [line.replace("cats", "dogs") if i % 4 == 0 else line for i, line in ENUMERATED],
-        "other": [line.replace("sat", "lay") if i % 6 == 1 else line for i, line in ENUMERATED],
-    }
-    systems = with_significance(
-        [scored(name, lines) for name, lines in texts.items()], [], REFERENCES
-    )
-    signatures, expected = PairedTest(
-        [*texts.items()], {"chrf": CHRF(), "bleu": BLEU()}, [REFERENCES], "bs"
-    )()
+    texts = {"first": with_mistakes("cats", "dogs", 4)}
+    texts["other"] = with_mistakes("sat", "lay", 6, first=1)
+    systems = with_significance(systems_of(texts, []), [], REFERENCES)
+    metrics = {"chrf": CHRF(), "bleu": BLEU()}
+    signatures, expected = PairedTest([*texts.items()], metrics, [REFERENCES], "bs")()
     for name, column in (("chrf", "chrF2"), ("bleu", "BLEU")):
-        for system, one in zip(systems, expected[column], strict=True):
+        results: Any = expected[column]
+        for system, one in zip(systems, results, strict=True):
             found = system.significance[name]
             assert found.value == pytest.approx(one.score)
             assert found.interval == pytest.approx(one.ci, rel=1e-4)
@@ -158,12 +141,7 @@ def test_a_metric_of_a_plugin_is_compared(monkeypatch: pytest.MonkeyPatch) -> No
         return [len({*one.split()} & {*other.split()}) / 7 for one, other in pairs]
 
     monkeypatch.setitem(METRICS, "words", Metric("words", True, shared_words))
-    worse = [line.replace("sat", "x") for line in REFERENCES]
-    named = {"good": REFERENCES, "bad": worse, "same": worse}
-    systems = [
-        System(name, texts, text_values(SOURCES, texts, REFERENCES))
-        for name, texts in named.items()
-    ]
+    systems = systems_of({"good": REFERENCES, "bad": WORSE, "same": WORSE}, SOURCES)
     n_lines_seen = 0
     found = with_significance(systems, SOURCES, REFERENCES)
     assert n_lines_seen == 3 * len(REFERENCES)
@@ -172,17 +150,15 @@ def test_a_metric_of_a_plugin_is_compared(monkeypatch: pytest.MonkeyPatch) -> No
     assert "words" in next(iter(table(found))) and "words_p" in to_dict(found)["systems"][1]
     monkeypatch.setitem(METRICS, "words", Metric("words", True, lambda *_: [1.0]))
     with pytest.raises(BytenmtError, match="metric words: 1 values for 120 lines"):
-        text_values(SOURCES, worse, REFERENCES)
+        text_values(SOURCES, WORSE, REFERENCES)
 
 
 def test_equal_scores_are_no_difference() -> None:
     """BLEU of single words is 0 for both, in every resample, for which sacreBLEU has its smallest
     p."""
-    named = {"first": ["a"] * 20, "other": ["ab"] * 20}
-    systems = [
-        System(name, texts, text_values([], texts, ["ac"] * 20)) for name, texts in named.items()
-    ]
-    found = with_significance(systems, [], ["ac"] * 20)
+    references = ["ac"] * 20
+    systems = systems_of({"first": ["a"] * 20, "other": ["ab"] * 20}, [], references)
+    found = with_significance(systems, [], references)
     assert found[1].significance["bleu"].p_value == 1.0
 
 

@@ -1,10 +1,17 @@
 """Run commands as a user does: what they print, and what they refuse in one line."""
 
+import io
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
+import pytest
 from click.testing import CliRunner, Result
 
+from bytenmt.cli.line_filter import LineFilter
 from bytenmt.cli.main import main
 
 # The beginnings of commands, in the folder that cli/conftest.py makes.
@@ -19,7 +26,7 @@ TEXT = "train -o new --arch luong --text tgt --valid-text tgt --set train.max_up
 RESUME = "train -o run --resume --src src --valid-src src --tgt tgt --valid-tgt tgt"
 
 
-def invoke(*words: str | Path) -> Result:
+def invoke(*words: object) -> Result:
     """Run a command, given as one line or as words."""
     return CliRunner().invoke(main, [*map(str, words)] if len(words) > 1 else str(words[0]).split())
 
@@ -34,6 +41,27 @@ def accepted(*words: str) -> str:
 def listing(folder: Path) -> dict[Path, bytes]:
     """Every file of a folder, as another process sees it."""
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class DeathError(BaseException):
+    """An exception that no command expects."""
+
+
+@contextmanager
+def dying_after(n_batches: int) -> Iterator[None]:
+    """Let `translate` die before it answers one batch more; nothing else may end it."""
+    answer: Any = LineFilter._answer
+    batches = Mock(side_effect=[*[None] * n_batches, DeathError])
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(DeathError):
+        patch.setattr(LineFilter, "_answer", lambda *given: (batches(), answer(*given)))
+        yield
 
 
 def refused(command: str, code: int = 1) -> str:

@@ -80,14 +80,9 @@ def serving(folder: Path, command: Command = run_unchanged) -> Iterator[Path]:
         server.join()
 
 
-def run_command(
-    command: Command,
-    arguments: list[str],
-    folder: str,
-    environment: dict[str, str],
-    streams: list[int],
-) -> int:
+def run_command(command: Command, call: bytes, streams: list[int]) -> int:
     """Run a command in this process, a fork, and return its exit code."""
+    arguments, folder, environment = json.loads(call)
     for target, stream in enumerate(streams):
         os.dup2(stream, target)
     sys.stdin = os.fdopen(0, closefd=False)
@@ -119,7 +114,7 @@ def answer(connection: socket.socket, command: Command) -> None:
         call += connection.recv(n_bytes - len(call))
     pid = os.fork()
     if pid == 0:
-        os._exit(run_command(command, *json.loads(call), streams))
+        os._exit(run_command(command, call, streams))
     connection.sendall(pid.to_bytes(4, "big"))
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     connection.sendall(bytes([code if code >= 0 else 128 - code]))

@@ -24,8 +24,5 @@ def by_variant(names: str | tuple[str, ...], rows: Iterable[Any]) -> pytest.Mark
 
 def rotated(rows: Sequence[Any], columns: Sequence[Any], each: int = 2) -> list[tuple[Any, Any]]:
     """Every row with `each` columns, all columns in turn and about equally often."""
-    return [
-        (row, columns[(i * each + j) % len(columns)])
-        for i, row in enumerate(rows)
-        for j in range(each)
-    ]
+    places = [(i, j) for i in range(len(rows)) for j in range(each)]
+    return [(rows[i], columns[(i * each + j) % len(columns)]) for i, j in places]

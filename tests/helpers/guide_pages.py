@@ -15,10 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = sorted((ROOT / "bytenmt" / "docs").glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / ".github" / "CONTRIBUTING.md", *GUIDES]
-REPORTS = [
-    *sorted((ROOT / "tools").glob("*.md")),
-    *sorted((ROOT / "tools" / "results").glob("*.md")),
-]
+TOOLS = ROOT / "tools"
+REPORTS = [*sorted(TOOLS.glob("*.md")), *sorted((TOOLS / "results").glob("*.md"))]
 CARDS = [ROOT / "data" / "README.md", ROOT / "data" / "models" / "README.md"]
 FENCE = re.compile(
     r"^(?:<!-- run by (?P<by>\S+) -->\n)?```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.M | re.S

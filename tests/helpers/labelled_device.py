@@ -46,14 +46,14 @@ def _tensors(values: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
 
 
-class _Labels(TorchDispatchMode):
+class _Labels(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Compute every operation, label its results and refuse mixed ones.
 
     waits: what the host read.
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.waits: Counter[str] = Counter()
 
     def __torch_dispatch__(
@@ -151,11 +151,7 @@ def labelled_device() -> Iterator[Counter[str]]:
         # What PyTorch has written in Python runs as it is: inside of what a mode intercepts, it is
         # off.
         for module in (torch.nn.functional, torch._tensor, torch.functional):
-            for place in (
-                "has_torch_function",
-                "has_torch_function_unary",
-                "has_torch_function_variadic",
-            ):
+            for place in (f"has_torch_function{kind}" for kind in ("", "_unary", "_variadic")):
                 if hasattr(module, place):
                     stack.enter_context(mock.patch.object(module, place, lambda *inputs: False))
         stack.enter_context(labels)

@@ -4,12 +4,14 @@ import unicodedata
 import zlib
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from bytenmt.decoding.interface import SearchOptions
+from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.utf8 import BOS, EOS
 
 Distribution = Callable[[bytes], np.ndarray]  # a prefix -> 256 log-probabilities
@@ -17,7 +19,7 @@ LONGEST = 400  # bytes that a decoder reads at most
 
 
 def logits_to_log_p(logits: np.ndarray) -> np.ndarray:
-    return logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
+    return logits - float(np.log(np.exp(logits - logits.max()).sum()) + logits.max())
 
 
 def random_distribution(
@@ -82,21 +84,16 @@ class FakeDecoder:
         self.rows: list[int] = []  # of each step
 
     def encode(self, src: Tensor, src_len: Tensor) -> Which:
-        digits = [
-            bytes(row[: max(0, length - 1)])
-            for row, length in zip(src.tolist(), src_len, strict=True)
-        ]
-        return Which(
-            torch.tensor(
-                [int(bytes(filter(b"0123456789".__contains__, one)) or 0) for one in digits]
-            )
-        )
+        numbers = []
+        for row, length in zip(src.tolist(), src_len.tolist(), strict=True):
+            digits = bytes(byte for byte in row[: max(0, length - 1)] if byte in b"0123456789")
+            numbers.append(int(digits or 0))
+        return Which(torch.tensor(numbers))
 
     def start(self, memory: Which, beam: int = 1) -> Read:
         rows = len(memory.which) * beam
-        return Read(
-            torch.zeros(rows, LONGEST, dtype=torch.uint8), torch.zeros(rows, dtype=torch.int64)
-        )
+        text = torch.zeros(rows, LONGEST, dtype=torch.uint8)
+        return Read(text, torch.zeros(rows, dtype=torch.int64))
 
     def __call__(self, tgt: Tensor, memory: Which, state: Read) -> tuple[Tensor, Read]:
         text = state.text.clone()
@@ -113,6 +110,12 @@ class FakeDecoder:
 
     def reorder(self, state: Read, parents: Tensor) -> Read:
         return Read(state.text[parents], state.n_bytes[parents])
+
+
+def fake_engine(*decoders: FakeDecoder, options: SearchOptions, capacity: int = 1) -> TorchEngine:
+    """Return an engine that follows made-up distributions."""
+    models: Any = decoders
+    return TorchEngine(models, options, capacity, torch.device("cpu"))
 
 
 @lru_cache(maxsize=100_000)
@@ -169,11 +172,11 @@ def followers(text: bytes, limit: int, prefix: bytes = b"", n: int = 0) -> list[
 class Sentinels(NamedTuple):
     """The sentinels that a text must have, each once, and pairs of them in their order."""
 
-    bytes: bytes = b""
+    symbols: bytes = b""
     pairs: tuple[tuple[int, int], ...] = ()
 
     def pending(self, text: bytes) -> bytes:
-        return bytes(byte for byte in self.bytes if byte not in text)
+        return bytes(byte for byte in self.symbols if byte not in text)
 
     def rankings(
         self, text: bytes, row: np.ndarray, limit: int, prefix: bytes = b"", n: int = 0
@@ -185,10 +188,11 @@ class Sentinels(NamedTuple):
         """
         if len(text) < len(prefix):
             byte = prefix[len(text)]
-            return {byte: float(max(row[byte], row[EOS]) if byte in self.bytes else row[byte])}
+            return {byte: float(max(row[byte], row[EOS]) if byte in self.symbols else row[byte])}
         pending = self.pending(text)
-        plain = bytes(byte for byte in text if byte not in self.bytes)
-        ranked = {byte: float(row[byte]) for byte in followers(plain, limit - len(self.bytes), n=n)}
+        plain = bytes(byte for byte in text if byte not in self.symbols)
+        open_bytes = followers(plain, limit - len(self.symbols), n=n)
+        ranked = {byte: float(row[byte]) for byte in open_bytes}
         if missing(plain) == 0 and pending:
             del ranked[EOS]
             late = {second for first, second in self.pairs if first in pending}
@@ -245,9 +249,8 @@ def naive_beam(
         for text, value, total in going:
             row = log_p(text)
             values = rule.rankings(text, row, limit, prefix, n)
-            candidates += [
-                (value + values[byte], text, byte, total + row[byte]) for byte in sorted(values)
-            ]
+            for byte in sorted(values):
+                candidates.append((value + values[byte], text, byte, total + row[byte]))
         candidates.sort(key=lambda c: -c[0])
         ended += [
             (text, value, total) for value, text, byte, total in candidates[:beam] if byte == EOS
@@ -259,10 +262,8 @@ def naive_beam(
             text, value, _ = ended[n_best - 1]
             worst = ranked(value, len(text))
             text, value, _ = going[0]
-            soon = min(2 * len(text), limit)
-            if ranked(value, limit) <= worst or (
-                len(ended) == beam and ranked(value, soon) <= worst
-            ):
+            soon = min(2 * len(text), limit) if len(ended) == beam else limit
+            if min(ranked(value, limit), ranked(value, soon)) <= worst:
                 break
     return [(text, total) for text, _, total in ended[:n_best]]
 

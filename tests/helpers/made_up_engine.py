@@ -63,10 +63,9 @@ class MadeUpEngine(Engine):
             self.running[handle] = (request, step + n_steps)
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        done = [
-            h for h, (request, step) in self.running.items() if step > len(made_up_text(request))
-        ]
-        return [(handle, self._hypotheses(self.running.pop(handle)[0])) for handle in done]
+        running = self.running.items()
+        done = [h for h, (request, step) in running if step > len(made_up_text(request))]
+        return [(handle, self._results(self.running.pop(handle)[0])) for handle in done]
 
     def drop(self, handle: int) -> None:
         del self.running[handle]
@@ -75,11 +74,12 @@ class MadeUpEngine(Engine):
         request, step = self.running[handle]
         return made_up_text(request)[:step]
 
-    def _hypotheses(self, request: Request) -> list[Hypothesis]:
-        texts = [made_up_text(request, which) for which in range(self.options.n_best)]
-        return [
-            Hypothesis(text, -1.0 - k, (-1.0 - k) / (len(text) + 1)) for k, text in enumerate(texts)
-        ]
+    def _results(self, request: Request) -> list[Hypothesis]:
+        results = []
+        for k in range(self.options.n_best):
+            text = made_up_text(request, k)
+            results.append(Hypothesis(text, -1.0 - k, (-1.0 - k) / (len(text) + 1)))
+        return results
 
 
 def made_up_translator(

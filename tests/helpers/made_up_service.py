@@ -31,6 +31,9 @@ from bytenmt.translation.settings import Settings
 from bytenmt.translation.translator import Translator
 
 SECONDS = 20.0  # until a test that waits fails
+HELLO: dict[str, Any] = {"q": "hello", "source": "en", "target": "de"}  # a request to /translate
+SSE = {"accept": "text/event-stream"}
+UPLOAD: dict[str, Any] = {"data": HELLO, "files": {"file": ("a.txt", b"x")}}  # to /translate_file
 
 
 class Gate:
@@ -80,12 +83,13 @@ def made_up_app(
 
     terms: of the server, from English into German; access: names and origins.
     """
-    own = {Direction("en", "de"): terms}
-    models = {
-        one: DirectionWorkers(*((gate or Gate()).worker(n, own.get(one, ())) for n in (1, 4)))
-        for one in map(Direction.parse, pairs or ("ko-en", "en-de", "de-en"))
-    }
-    return App(Service(models, keys, limits or Limits()), *(access or (["*"], [])), suggestions)
+    models = {}
+    for one in map(Direction.parse, pairs or ("ko-en", "en-de", "de-en")):
+        own = terms if one == ("en", "de") else ()
+        best, alternatives = ((gate or Gate()).worker(n, own) for n in (1, 4))
+        models[one] = DirectionWorkers(best, alternatives)
+    hosts, origins = access or (["*"], [])
+    return App(Service(models, keys, limits or Limits()), hosts, origins, suggestions)
 
 
 def client(*pairs: str, **more: Any) -> TestClient:

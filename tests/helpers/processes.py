@@ -22,24 +22,13 @@ SECONDS = 60  # until a job counts as hanging; it takes about one
 FORKSERVER = multiprocessing.get_context("forkserver")
 # Imported once, before the first fork: what is missing here is imported again by each process that
 # needs it, Numba alone in a quarter of a second, and torch._dynamo, by the first optimiser, in two.
-FORKSERVER.set_forkserver_preload(
-    [
-        *(
-            "bytenmt.training.run",
-            "bytenmt.cli.main",
-            "bytenmt.cli.line_filter",
-            "bytenmt.api.runs",
-        ),
-        *(
-            "bytenmt.evaluation.scores",
-            "bytenmt.translation.translator",
-            "bytenmt.decoding.cpu.engine",
-        ),
-        "bytenmt.checkpoints.metrics",
-        *("click.testing", "hypothesis", "msgspec", "pytest", "sacrebleu", "torch._dynamo"),
-        "torch.distributed.run",
-    ]
-)
+PRELOADED = """
+bytenmt.training.run bytenmt.cli.main bytenmt.cli.line_filter bytenmt.api.runs
+bytenmt.evaluation.scores bytenmt.translation.translator bytenmt.decoding.cpu.engine
+bytenmt.checkpoints.metrics click.testing hypothesis msgspec pytest sacrebleu torch._dynamo
+torch.distributed.run
+"""
+FORKSERVER.set_forkserver_preload(PRELOADED.split())
 
 
 class Outcome(NamedTuple):
@@ -71,7 +60,8 @@ def job(
     timeout: seconds that a process waits for another that says nothing.
     """
     # As torchrun's agent does, the test holds the store, so that it outlives the processes.
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    c10d: Any = dist
+    store = c10d.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     environment = {
         "WORLD_SIZE": str(size),
         "MASTER_ADDR": "127.0.0.1",

@@ -29,8 +29,8 @@ def sigmoid(x: Array) -> Array:
 
 
 def softmax(x: Array) -> Array:
-    e = np.exp(x - np.max(x))
-    return e / np.sum(e)
+    e: Array = np.exp(x - np.max(x))
+    return e / float(np.sum(e))
 
 
 def affine(p: Parameters, name: str, x: Array) -> Array:
@@ -52,14 +52,10 @@ def embedded(p: Parameters, options: Options, text: bytes) -> list[Array]:
             n_rows = options["ngram_rows"]
             x = x + p["embedding.ngrams.weight"][table * n_rows + ngram_row(last, n_rows)]
         if n_rows := options["ngram_word_rows"]:
-            word = re.search(rb"[0-9A-Za-z\x80-\xf4]*\Z", text[: i + 1])[0].lower()
-            row = hash_row(
-                sum((b + 1) * PER_BYTE**k for k, b in enumerate(reversed(word))) % 2**64, 9, n_rows
-            )
-            x = (
-                x
-                + p["embedding.ngrams.weight"][len(options["ngrams"]) * options["ngram_rows"] + row]
-            )
+            (word,) = re.findall(rb"([0-9A-Za-z\x80-\xf4]*)\Z", text[: i + 1])[:1]
+            key = sum((b + 1) * PER_BYTE**k for k, b in enumerate(reversed(word.lower())))
+            n_above = len(options["ngrams"]) * options["ngram_rows"]
+            x = x + p["embedding.ngrams.weight"][n_above + hash_row(key % 2**64, 9, n_rows)]
         found.append(x)
     return found
 
@@ -152,7 +148,7 @@ def seq2seq(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
     ) -> tuple[Array, ...]:
         if options["cell"] == "lstm":
             return lstm(p, name, x, *state)
-        return (gru(p, name, x, *state, reset, "keep", n_inside),)
+        return (gru(p, name, x, state[0], reset, "keep", n_inside),)
 
     zero = (np.zeros(d),) * (2 if options["cell"] == "lstm" else 1)
     states = [zero for _ in range(depths(options)[0])]
@@ -320,8 +316,8 @@ def luong_score(p: Parameters, options: Options, h: Array, top: Array) -> float:
 
 
 def layer_norm(p: Parameters, name: str, x: Array) -> Array:
-    centred = x - x.mean()
-    scale = np.sqrt((centred * centred).mean() + 1e-5)
+    centred = x - float(x.mean())
+    scale = sqrt(float((centred * centred).mean()) + 1e-5)
     return centred / scale * p[f"{name}.weight"] + p[f"{name}.bias"]
 
 
@@ -467,9 +463,10 @@ def place(p: Parameters, options: Options, name: str, i: int) -> Array | float:
     n = options["n_positions"]
     if options["positions"] == "off" or n == 0:
         return 0.0
-    if options["positions"] == "learned":
-        return p[name][i] if i < n else p[name][-1]
     i = min(i, n - 1)
+    if options["positions"] == "learned":
+        row: Array = p[name][i]
+        return row
     d = options["d_embedding"]
     wave = np.zeros(d)
     for channel in range(d):

@@ -66,17 +66,14 @@ def naive_text(
     """One sampled text and its log-probability."""
     made = b""
     total = 0.0
-    limit = max(request.limit, len(request.prefix) + len(rule.bytes))
+    limit = max(request.limit, len(request.prefix) + len(rule.symbols))
     while True:
         row = log_p(made)
         masked = np.full(256, -np.inf)
-        for byte, value in rule.rankings(
-            made, row, limit, request.prefix, options.no_repeat_ngram_size
-        ).items():
-            masked[byte] = value
-        byte = naive_draw(
-            masked, naive_uniform(options.seed, request.number, text, len(made)), options
-        )
+        ranked = rule.rankings(made, row, limit, request.prefix, options.no_repeat_ngram_size)
+        masked[list(ranked)] = list(ranked.values())
+        u = naive_uniform(options.seed, request.number, text, len(made))
+        byte = naive_draw(masked, u, options)
         total += row[byte]
         if byte == EOS:
             return made, total

@@ -1,6 +1,7 @@
 """Trainings of a few thousand weights that end in a moment, and what they leave."""
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +32,11 @@ def config(arch: str, *settings: str) -> Config:
     It is validated by its bits alone: a decoded line, whose end a model has not learnt, costs more
     than ten updates.
     """
-    common = ["model.d_embedding=8", "model.dropout=0.2", "train.max_tokens=200"]
-    common += [
-        "train.valid_lines=0",
-        "train.save_every=3",
-        "train.valid_every=4",
-        "train.log_every=1",
-        "train.precision=fp32",
-        "train.optimizer=adamw",
-        "train.lr=0.002",
-    ]
-    return load_config(arch, "tiny", [*common, *SMALL[arch], *settings])
+    common = "model.d_embedding=8 model.dropout=0.2 train.max_tokens=200 train.valid_lines=0"
+    common += " train.save_every=3 train.valid_every=4 train.log_every=1 train.precision=fp32"
+    common += " train.optimizer=adamw train.lr=0.002"
+    given = " ".join(settings).split()  # one setting or several in each
+    return load_config(arch, "tiny", [*common.split(), *SMALL[arch], *given])
 
 
 def forget_architecture(name: str) -> None:
@@ -66,15 +61,14 @@ def write_pairs(
         lines = ["".join(generator.choice(words, count)) for count in counts]
         paths.append(folder / name)
         paths[-1].write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return {"files": [PairFiles(*paths[:2])], "valid": PairFiles(*paths[2:])}
+    src, tgt, valid_src, valid_tgt = paths
+    return {"files": [PairFiles(src, tgt)], "valid": PairFiles(valid_src, valid_tgt)}
 
 
 def nine_lines(text: Path) -> PairFiles:
     """Write a text of nine short lines, each of which is its own translation."""
-    lines = [
-        f"{word} {other}" for word in ("eins", "zwei", "drei") for other in ("rot", "blau", "grün")
-    ]
-    text.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    words = [("eins", "zwei", "drei"), ("rot", "blau", "grün")]
+    text.write_text("".join(f"{' '.join(pair)}\n" for pair in product(*words)), encoding="utf-8")
     return PairFiles(text, text)
 
 

@@ -27,18 +27,13 @@ def module_imports(path: Path) -> set[str]:
     """Return the `imports` that are executed on import: not in functions, nor for type checkers."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in tree.body:
-        inside = [
-            one
-            for one in ast.walk(node)
-            if one is not node and isinstance(one, ast.Import | ast.ImportFrom)
-        ]
+        imported = (one for one in ast.walk(node) if isinstance(one, ast.Import | ast.ImportFrom))
+        inside = [one for one in imported if one is not node]
         is_definition = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         for_checkers = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         if not is_definition and not for_checkers:
             names = {name for one in inside for name in _names(one)}
-            assert not names, (
-                f"{path.name}: imports in a block of the module, which the cache key would miss"
-            )
+            assert not names, f"{path.name}: imports in a block, which the cache key would miss"
     return {resolve(name) for node in tree.body for name in _names(node)}
 
 

@@ -5,11 +5,8 @@ import re
 import zipfile
 
 KIND = "application/vnd.openxmlformats-officedocument.wordprocessingml"
-KINDS = {
-    "word/document.xml": "document.main",
-    "word/header1.xml": "header",
-    "word/footnotes.xml": "footnotes",
-}
+KINDS = {"word/document.xml": "document.main", "word/header1.xml": "header"}
+KINDS["word/footnotes.xml"] = "footnotes"
 TYPES = '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">{}</Types>'
 NAMESPACE = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 
@@ -24,11 +21,8 @@ def pack(text: str) -> bytes:
     )
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as made:
-        for name, part in {
-            "[Content_Types].xml": TYPES.format(types),
-            **parts,
-            "a.bin": "\0\1",
-        }.items():
+        listed = {"[Content_Types].xml": TYPES.format(types)}
+        for name, part in (listed | parts | {"a.bin": "\0\1"}).items():
             made.writestr(zipfile.ZipInfo(name), part, zipfile.ZIP_DEFLATED)
     return file.getvalue()
 

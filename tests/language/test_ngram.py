@@ -9,11 +9,8 @@ import pytest
 
 from bytenmt.language.ngram import NGram
 
-TEXT = (
-    b"the cat sat on the mat; the cats sat on that mat.\n" * 3
-    + bytes(range(250, 256))
-    + "가나다".encode()
-)
+TEXT = b"the cat sat on the mat; the cats sat on that mat.\n" * 3
+TEXT += bytes(range(250, 256)) + "가나다".encode()
 
 
 def array(text: bytes) -> np.ndarray:

@@ -54,9 +54,8 @@ def test_deferred_products_equal_plain_ones(
             actual.append(y)
         return torch.stack(actual)
 
-    actual, expected = (
-        gradients(lambda f=f: run(f), [matrix, x]) for f in (deferred_product, plain_product)
-    )
+    actual = gradients(lambda: run(deferred_product), [matrix, x])
+    expected = gradients(lambda: run(plain_product), [matrix, x])
     assert_close(actual, expected, 1e-12 if kind == torch.float64 else 1e-5)
 
 
@@ -73,18 +72,18 @@ def test_a_step_whose_output_is_not_used_gives_no_gradient() -> None:
         torch.testing.assert_close(actual, expected)
 
 
-def test_deferred_products_follow_autocast() -> None:
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_deferred_products_follow_autocast(kind: torch.dtype) -> None:
     """bf16 under autocast, the gradient in the matrix's own type; float64 stays."""
     torch.manual_seed(0)
-    for kind in (torch.float32, torch.float64):
-        matrix, x = torch.randn(3, 4, dtype=kind, requires_grad=True), torch.randn(2, 4, dtype=kind)
-        with torch.autocast("cpu", torch.bfloat16):
-            actual = gradients(lambda m=matrix, x=x: deferred_product(m)(x), [matrix])
-            expected = gradients(lambda m=matrix, x=x: plain_product(m)(x), [matrix])
-            y = deferred_product(matrix)(x)
-        y.sum().backward()  # outside of autocast, as training does it
-        assert matrix.grad is not None and matrix.grad.dtype == kind
-        assert_close(actual, expected, 1e-2)
+    matrix, x = torch.randn(3, 4, dtype=kind, requires_grad=True), torch.randn(2, 4, dtype=kind)
+    with torch.autocast("cpu", torch.bfloat16):
+        actual = gradients(lambda: deferred_product(matrix)(x), [matrix])
+        expected = gradients(lambda: plain_product(matrix)(x), [matrix])
+        y = deferred_product(matrix)(x)
+    y.sum().backward()  # outside of autocast, as training does it
+    assert matrix.grad is not None and matrix.grad.dtype == kind
+    assert_close(actual, expected, 1e-2)
 
 
 # ---- additive scores
@@ -111,25 +110,26 @@ def scores(score: AdditiveScore, keys: Tensor, queries: Tensor) -> list[Tensor]:
     return gradients(run, [keys, queries, score.v, score.query.weight])
 
 
-@pytest.mark.parametrize(
-    "shape", [(1, 1, 1, 1), (3, 1, 7, 5), (2, 3, 4, 64), (5, 1, 2, 131), (4, 2, 9, 192)]
-)
+def check_scores(score: AdditiveScore, keys: Tensor, queries: Tensor, tolerance: float) -> None:
+    """Against tanh itself, which float64 always takes."""
+    actual = scores(score, keys, queries)
+    exact_keys, exact_queries = (x.detach().double().requires_grad_() for x in (keys, queries))
+    expected = scores(score.double(), exact_keys, exact_queries)
+    assert_close(actual, [tensor.float() for tensor in expected], tolerance)
+
+
+SHAPES = [(1, 1, 1, 1), (3, 1, 7, 5), (2, 3, 4, 64), (5, 1, 2, 131), (4, 2, 9, 192)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
 def test_fused_additive_scores_equal_plain_ones(
-    shape: tuple[int, int, int, int], threads: int, monkeypatch: pytest.MonkeyPatch
+    shape: tuple[int, int, int, int], threads: int, watch: Callable[..., list[str]]
 ) -> None:
-    """The exponentials' form against tanh itself, which float64 always takes."""
     score, keys, queries = additive_inputs(*shape)
     assert fused_additive.can_fuse(keys)
-    calls: list[int] = []
-    forward = fused_additive.FusedScore.forward
-    monkeypatch.setattr(
-        fused_additive.FusedScore, "forward", lambda self, q: calls.append(1) or forward(self, q)
-    )
-    actual = scores(score, keys, queries)
+    calls = watch(fused_additive.FusedScore, "forward")
+    check_scores(score, keys, queries, 1e-5)
     assert len(calls) == len(queries)
-    inputs = [tensor.detach().double().requires_grad_() for tensor in (keys, queries)]
-    expected = [tensor.float() for tensor in scores(score.double(), *inputs)]
-    assert_close(actual, expected, 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -142,10 +142,7 @@ def test_large_additive_scores_take_the_plain_form(of_keys: float, of_queries: f
     with torch.no_grad():
         keys.mul_(of_keys)
         queries.mul_(of_queries)
-    actual = scores(score, keys, queries)
-    inputs = [tensor.detach().double().requires_grad_() for tensor in (keys, queries)]
-    expected = [tensor.float() for tensor in scores(score.double(), *inputs)]
-    assert_close(actual, expected, 1e-4)
+    check_scores(score, keys, queries, 1e-4)
 
 
 def test_a_nan_in_the_keys_reaches_the_scores() -> None:
@@ -174,7 +171,7 @@ def test_dropout_zeroes_its_share_and_scales_the_rest(
     x = torch.ones(shape, dtype=kind, requires_grad=True)
     y = drop(x, probability, training=True)
     y.sum().backward()
-    assert torch.equal(x.grad, y)
+    assert x.grad is not None and torch.equal(x.grad, y)
     scale = torch.tensor(1 / (1 - round(probability * 65536) / 65536), dtype=kind)
     assert bool(((y == 0) | (y == scale)).all())
     n = x.numel()

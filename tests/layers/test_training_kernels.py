@@ -6,7 +6,9 @@ fused_norm.py (norm_relu) and dropout.py (dropout_mask).
 
 import math
 from collections.abc import Callable
+from functools import partial
 from itertools import product as combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,36 +20,25 @@ from bytenmt.layers import fused_additive, fused_cells, fused_norm
 from bytenmt.layers.kernel_helpers import Array, as_array, narrow, sigmoid, tanh, widen
 from bytenmt.layers.recurrent import GRU, LSTM, GRUReset, GRUUpdate
 
+Watch = Callable[..., list[str]]
+
 # ---- the same in every run
 
 D, N, Q, S = 16, 4, 2, 5  # components, sentences or rows, queries, source positions
 # kernels with memory of their own: what they are called with, and the shapes of its arrays
-WITH_SCRATCH = {
-    "normalise": (fused_norm.normalise, [(N, D), (D,), (D,), 1e-5, (N, D), (N, 2), 0, N]),
+QUERIES, KEYS, SCORES = (N, Q, D), (N, S, D), (N, Q, S)
+G2, G3, G4 = (N, 2 * D), (N, 3 * D), (N, 4 * D)  # gates of a cell
+WITH_SCRATCH: dict[str, tuple[Any, list[Any]]] = {
+    "normalise": (fused_norm, [(N, D), (D,), (D,), 1e-5, (N, D), (N, 2), 0, N]),
     "norm_gradients": (
-        fused_norm.norm_gradients,
-        [(N, D), (N, D), (D,), (N, D), (N, 2), (N, D), (D,), (D,), 0, N],
+        fused_norm,
+        [*[(N, D)] * 2, (D,), (N, D), (N, 2), (N, D), *[(D,)] * 2, 0, N],
     ),
-    "add_query_gradients": (
-        fused_additive.add_query_gradients,
-        [(N, Q, D), (N, S, D), (D,), (N, Q, S), (N, Q, D), 0, N],
-    ),
-    "add_key_gradients": (
-        fused_additive.add_key_gradients,
-        [(N, Q, D), (N, S, D), (D,), (N, Q, S), (N, S, D), (D,), 0, N],
-    ),
-    "lstm_state": (
-        fused_cells.lstm_state,
-        [(N, 4 * D), (N, 4 * D), (N, D), (N, 4 * D), (N, D), (N, D), (N, D)],
-    ),
-    "lstm_gradients": (
-        fused_cells.lstm_gradients,
-        [(N, D), (N, D), (N, D), (N, D), (N, D), (N, 4 * D), (N, D), (N, 4 * D)],
-    ),
-    "gru_state_gradients": (
-        fused_cells.gru_state_gradients,
-        [(N, D), (N, D), (N, 2 * D), (N, D), (N, 3 * D), (N, D), True],
-    ),
+    "add_query_gradients": (fused_additive, [QUERIES, KEYS, (D,), SCORES, QUERIES, 0, N]),
+    "add_key_gradients": (fused_additive, [QUERIES, KEYS, (D,), SCORES, KEYS, (D,), 0, N]),
+    "lstm_state": (fused_cells, [G4, G4, (N, D), G4, *[(N, D)] * 3]),
+    "lstm_gradients": (fused_cells, [*[(N, D)] * 5, G4, (N, D), G4]),
+    "gru_state_gradients": (fused_cells, [(N, D), (N, D), G2, (N, D), G3, (N, D), True]),
 }
 
 
@@ -75,7 +66,8 @@ def with_one_behind(n: int, m: int, buffers: list[Array]) -> tuple[Array, Array]
 def test_a_kernels_result_is_the_same_wherever_its_memory_lies(name: str, seed: int) -> None:
     """Also right behind an array that it reads. Compiled code that looks whether what it writes
     begins within a few vectors of what it reads adds one by one there, and in lanes elsewhere."""
-    kernel, given = WITH_SCRATCH[name]
+    module, given = WITH_SCRATCH[name]
+    kernel = getattr(module, name)
     draw = np.random.default_rng(seed)
     shapes = [x for x in given if isinstance(x, tuple)]
     values = [draw.normal(size=math.prod(shape)).astype(np.float32) for shape in shapes]
@@ -143,13 +135,11 @@ def test_sigmoid_and_tanh_are_numpys() -> None:
 
 # ---- cells
 
-CELLS: dict[str, Callable[[int, int], GRU | LSTM]] = {
-    "lstm": lambda d_input, d: LSTM(d_input, d),
-}
+CELLS: dict[str, Callable[[int, int], GRU | LSTM]] = {"lstm": LSTM}
 RESETS: tuple[GRUReset, ...] = ("before", "after")
 UPDATES: tuple[GRUUpdate, ...] = ("keep", "take")
-for how in combinations(RESETS, UPDATES):
-    CELLS["gru-" + "-".join(how)] = lambda d_input, d, how=how: GRU(d_input, d, *how)  # type: ignore[misc]
+for reset, update in combinations(RESETS, UPDATES):
+    CELLS[f"gru-{reset}-{update}"] = partial(GRU, reset=reset, update=update)
 
 
 def unrolled(
@@ -162,37 +152,27 @@ def unrolled(
         states, after = cell(x, state)
     found, draw = [states, *after], torch.Generator().manual_seed(5)
     weights = [torch.randn(part.shape, generator=draw, dtype=torch.float64) for part in found]
-    loss = sum(
-        (part * weight.to(part.dtype)).sum() for part, weight in zip(found, weights, strict=True)
-    )
+    pairs = zip(found, weights, strict=True)
+    loss = sum((part * weight.to(part.dtype)).sum() for part, weight in pairs)
     assert isinstance(loss, Tensor)
-    return [
-        *(part.detach() for part in found),
-        *torch.autograd.grad(loss, [*cell.parameters(), x, *state]),
-    ]
+    grads = torch.autograd.grad(loss, [*cell.parameters(), x, *state])
+    return [*(part.detach() for part in found), *grads]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("rows", "t", "d"), [(1, 1, 1), (3, 5, 7), (2, 9, 48)])
 @pytest.mark.parametrize("name", CELLS)
 def test_fused_cells_equal_plain_ones(
-    name: str, rows: int, t: int, d: int, monkeypatch: pytest.MonkeyPatch
+    name: str, rows: int, t: int, d: int, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Float32 agrees with float64, which is never fused, up to rounding; bf16 is as close as
     autocast of the plain form."""
     torch.manual_seed(d)
     cell, exact = CELLS[name](6, d), CELLS[name](6, d).double()
     exact.load_state_dict(cell.state_dict())
-    x, state = (
-        torch.randn(rows, t, 6),
-        [torch.randn(rows, d) for _ in range(1 + isinstance(cell, LSTM))],
-    )
-    steps: list[str] = []
-    for kernel in ("gru_state", "lstm_state"):
-        call = getattr(fused_cells, kernel)
-        monkeypatch.setattr(
-            fused_cells, kernel, lambda *given, call=call: steps.append("step") or call(*given)
-        )
+    x = torch.randn(rows, t, 6)
+    state = [torch.randn(rows, d) for _ in range(1 + isinstance(cell, LSTM))]
+    steps = watch(fused_cells, "gru_state", "lstm_state")
     expected = unrolled(exact, x.double(), [part.double() for part in state])
     assert not steps
     found = unrolled(cell, x, state)
@@ -223,9 +203,8 @@ def test_cells_are_fused_in_training_alone() -> None:
     half_trained = GRU(3, 4)
     half_trained.candidate.requires_grad_(False)
     assert is_fused(GRU(3, 4))
-    assert not any(
-        map(is_fused, (GRU(3, 4).double(), GRU(3, 4).requires_grad_(False), half_trained))
-    )
+    plain = (GRU(3, 4).double(), GRU(3, 4).requires_grad_(False), half_trained)
+    assert not any(map(is_fused, plain))
     with torch.no_grad():
         assert not is_fused(GRU(3, 4))
 
@@ -236,11 +215,8 @@ def test_a_nan_goes_through_a_fused_cell() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         states, _ = cell(torch.full((1, 2, 3), math.nan), (torch.zeros(1, 4),))
     states.sum().backward()
-    assert (
-        states.isnan().all()
-        and cell.input.weight.grad is not None
-        and cell.input.weight.grad.isnan().all()
-    )
+    gradient = cell.input.weight.grad
+    assert gradient is not None and gradient.isnan().all() and states.isnan().all()
 
 
 # ---- norms
@@ -249,7 +225,7 @@ def test_a_nan_goes_through_a_fused_cell() -> None:
 @pytest.mark.parametrize("shape", [(1, 1), (2, 3, 7), (5, 64), (3, 2, 131)])
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 def test_a_norm_and_its_relu_equal_plain_ones(
-    shape: tuple[int, ...], kind: torch.dtype, threads: int, monkeypatch: pytest.MonkeyPatch
+    shape: tuple[int, ...], kind: torch.dtype, threads: int, watch: Watch
 ) -> None:
     """Against float64, value and gradients; in bf16 of what was rounded to it."""
     torch.manual_seed(len(shape))
@@ -258,11 +234,7 @@ def test_a_norm_and_its_relu_equal_plain_ones(
         nn.init.normal_(part)
     exact.load_state_dict(norm.state_dict())
     x, weighting = torch.randn(shape).to(kind), torch.randn(shape).to(kind).double()
-    calls: list[str] = []
-    for name in ("normalise", "norm_gradients"):
-        kernel = getattr(fused_norm, name)
-        replaced = lambda *given, n=name, k=kernel: calls.append(n) or k(*given)  # noqa: E731
-        monkeypatch.setattr(fused_norm, name, replaced)
+    calls = watch(fused_norm, "normalise", "norm_gradients")
 
     def run(of: nn.LayerNorm, start: Tensor) -> list[Tensor]:
         start = start.requires_grad_()

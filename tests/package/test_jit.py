@@ -93,26 +93,16 @@ def test_every_source_has_a_folder_of_its_own(
     """After an edit of a kernel, or of what its constants come from; not of anything else."""
     copied = tmp_path / "bytenmt"
     for module in MODULES.values():
-        if (
-            module.is_relative_to(PACKAGE / "decoding")
-            or module.parent == PACKAGE
-            or "program" in module.parts
-        ):
+        if module.parent == PACKAGE or {"decoding", "program"} & {*module.parts}:
             target = copied / module.relative_to(PACKAGE)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(module, target)
     monkeypatch.setattr(kernel_sources, "PACKAGE", copied)
     entry = copied / "decoding/cpu/entry.py"
-    for other, counts in (
-        ("decoding/cpu/interpreter.py", True),
-        ("decoding/cpu/kernels/simd.py", True),
-        ("decoding/search/state.py", True),
-        ("kernel_constants.py", True),
-        ("jit.py", True),
-        ("errors.py", False),
-        ("decoding/loading.py", False),
-        ("decoding/cpu/session.py", False),
-    ):
+    sources = ["decoding/cpu/interpreter.py", "decoding/cpu/kernels/simd.py"]
+    sources += ["decoding/search/state.py", "kernel_constants.py", "jit.py"]
+    others = ["errors.py", "decoding/loading.py", "decoding/cpu/session.py"]
+    for other, counts in [*((one, True) for one in sources), *((one, False) for one in others)]:
         before = jit.digest(entry)
         with open(copied / other, "a") as file:
             file.write("# more\n")
@@ -121,10 +111,8 @@ def test_every_source_has_a_folder_of_its_own(
 
 @pytest.mark.slow
 def test_all_that_kernels_are_compiled_from_is_covered() -> None:
-    """Every import of the interpreter, at any depth, and of other files that compile.
-
-    Modules that compiled code takes nothing from are excepted.
-    """
+    """Every import of the interpreter, at any depth, and of other files that compile. Modules that
+    compiled code takes nothing from are excepted."""
     waiting = [ENTRY]
     found = set[Path]()
     while waiting:
@@ -133,7 +121,6 @@ def test_all_that_kernels_are_compiled_from_is_covered() -> None:
     packages = {path for path in found if path.name == "__init__.py"}
     assert found - packages <= set(kernel_files(ENTRY))
     for file in (PACKAGE / "layers").glob("*.py"):
-        leaves = {
-            MODULES[name] for name in module_imports(file) if "." not in name and name != "__init__"
-        }
+        names = module_imports(file) - {"__init__"}
+        leaves = {MODULES[name] for name in names if "." not in name}
         assert {path for path in leaves if path.parent == PACKAGE} <= set(kernel_files(file)), file

@@ -56,14 +56,10 @@ def test_only_ascii_capitals_become_small_letters(text: bytes) -> None:
 @given(
     st.binary(min_size=1, max_size=12), st.binary(max_size=12), st.integers(3, 20), st.booleans()
 )
-def test_tensors_find_the_rows_of_the_hash(
-    read: bytes, before: bytes, bits: int, folded: bool
-) -> None:
-    """Rows are the highest bits of the hash of each order, one table after the other.
-
-    That holds at any position and for any split of the text. The bytes that ask for a form of
-    address count as BOS.
-    """
+def test_tensors_find_rows_of_the_hash(read: bytes, before: bytes, bits: int, folded: bool) -> None:
+    """Rows are the highest bits of the hash of each order, one table after the other. That holds at
+    any position and for any split of the text. The bytes that ask for a form of address count as
+    BOS."""
     tables = NgramTables(1, (2, 3, 5, 8), 1 << bits, fold_case=folded)
     recent = (as_row(bytes([BOS]) * N_BYTES + before)[:, -N_BYTES:],)
     rows = tables.row_numbers(as_row(read), recent)

@@ -7,8 +7,8 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import guide_pages
 import pytest
@@ -41,9 +41,10 @@ PACKAGE_METRICS = dict(METRICS)
 def forget_plugins() -> None:
     """Leave this process as one that has imported no plugin of the guide."""
     LOSS_TERMS.clear()
-    for entries, package_entries in ((SCHEDULES, PACKAGE_SCHEDULES), (METRICS, PACKAGE_METRICS)):
+    registries: list[tuple[Any, Any]] = [(SCHEDULES, PACKAGE_SCHEDULES), (METRICS, PACKAGE_METRICS)]
+    for entries, package_entries in registries:
         entries.clear()
-        entries.update(package_entries)  # type: ignore[arg-type]
+        entries.update(package_entries)
     for name in {Path(file).stem for file in GUIDE} & set(sys.modules):
         del sys.modules[name]
 
@@ -93,9 +94,8 @@ def test_a_run_says_what_is_missing(
     assert resumed.exit_code and "'sawtooth' is not one of cosine, " in resumed.stderr
     assert "one of a plugin needs `--plugin" in resumed.stderr
     assert len(resumed.stderr.splitlines()) == 1
-    assert Translator.load(run, engine="torch", device="cpu", max_len_a=0, max_len_b=2).translate(
-        ["ab"]
-    )
+    translator = Translator.load(run, engine="torch", device="cpu", max_len_a=0, max_len_b=2)
+    assert translator.translate(["ab"])
 
 
 def test_a_child_process_has_the_plugins(files: list[str]) -> None:
@@ -118,10 +118,8 @@ register(MineConfig, Transformer, {"small": {"model": {"d_embedding": 8, "d_mode
 
 
 def test_an_architecture_of_a_plugin(files: list[str], tmp_path: Path) -> None:
-    """A configuration names it; a stored one needs it, also one of an older version.
-
-    A file that is named twice is imported once.
-    """
+    """A configuration names it; a stored one needs it, also one of an older version. A file that is
+    named twice is imported once."""
     plugin = tmp_path / "mine_plugin.py"
     plugin.write_text(ARCHITECTURE)
     load_plugins([str(plugin)] * 2)
@@ -130,13 +128,10 @@ def test_an_architecture_of_a_plugin(files: list[str], tmp_path: Path) -> None:
     with pytest.raises(BytenmtError, match="another module is named mine_plugin: rename the file"):
         load_plugins([str(other)])
     settings = load_config("mine", None, [])
-    tree = {
-        "model": {"arch": "mine", "d_embedding": 8, "d_model": 8},
-        "plugins": ["mine_plugin.py"],
-    }
+    former = {"tie_embedding": False, "ngram_dropout": 0.3}  # keys that change nothing
+    tree: dict[str, Any] = {"model": {"arch": "mine", "d_embedding": 8, "d_model": 8, **former}}
     tree |= {"data": {"augment": {"word_drop": 0.5}}, "train": {"options": {"epsilon": 1e-7}}}
-    # Former keys that change nothing.
-    tree["model"] |= {"tie_embedding": False, "ngram_dropout": 0.3}
+    tree["plugins"] = ["mine_plugin.py"]
     assert parse_stored_config(tree).model == settings.model
     forget_architecture("mine")
     del sys.modules["mine_plugin"], os.environ[plugins.ENVIRONMENT]
@@ -150,16 +145,11 @@ def test_an_architecture_of_a_plugin(files: list[str], tmp_path: Path) -> None:
         ("raise RuntimeError('no\\nGPU')", r"RuntimeError: no GPU \(line 1\)"),
         ("import sys; sys.exit(3)", "SystemExit: 3"),
         ("def f(:", "SyntaxError"),
-        (
-            "import nothing_of_that_name",
-            "ModuleNotFoundError: No module named 'nothing_of_that_name'",
-        ),
+        ("import nothing_at_all", "ModuleNotFoundError: No module named 'nothing_at_all'"),
         ("", "No such file"),
     ],
 )
-def test_a_bad_plugin_is_one_line(
-    files: list[str], tmp_path: Path, text: str, message: str
-) -> None:
+def test_bad_plugins_are_told(files: list[str], tmp_path: Path, text: str, message: str) -> None:
     bad = tmp_path / "bad.py"
     if text:
         bad.write_text(text)
@@ -177,15 +167,9 @@ def test_epochs_end_a_run_and_resume_exactly(
     """The rate falls to zero with the last batch of the last epoch, wherever the run stopped."""
     whole = tmp_path / "whole"
     parts = tmp_path / "parts"
-    limits = [
-        "train.max_updates=0",
-        "train.max_epochs=2",
-        "train.schedule=wsd",
-        "train.warmup_updates=1",
-    ]
-    train(whole, config("luong", *limits), **texts, device=CPU)
-    cut = [*limits, "train.save_every=2"]
-
+    limits = "train.max_updates=0 train.max_epochs=2 train.schedule=wsd train.warmup_updates=1"
+    train(whole, config("luong", limits), **texts, device=CPU)
+    cut = config("luong", limits, "train.save_every=2")
     update = Trainer.update
 
     def interrupted(self: Trainer, *arguments: Any) -> Any:
@@ -197,20 +181,14 @@ def test_epochs_end_a_run_and_resume_exactly(
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "update", interrupted)
         heard = Heard()
-        train(parts, config("luong", *cut), **texts, device=CPU, reporter=heard)
+        train(parts, cut, **texts, device=CPU, reporter=heard)
     said = "stopping at the end of this update; another Ctrl-C stops at once and saves nothing"
     assert heard.lines.count(said) == 1
-    train(parts, config("luong", *cut), **texts, device=CPU, resume=True)
+    train(parts, cut, **texts, device=CPU, resume=True)
     assert_same(weights(whole), weights(parts))
     found = records(whole)
     assert found[-1]["update"] > 3 and found[-1]["epoch"] == 1
     assert found[-1]["lr"] == pytest.approx(0, abs=1e-9) and found[0]["lr"] > 1e-3
-
-
-def one_after_the_other(values: list[float]) -> Any:
-    """A method `score` that has these values at the validations of a run."""
-    left = iter(values)
-    return lambda *_: {"valid_bits_per_byte": next(left)}
 
 
 @pytest.mark.slow
@@ -218,20 +196,19 @@ def test_nan_is_never_the_best(
     tmp_path: Path, texts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A number is better than NaN, at any validation; NaN counts for the patience."""
+    settings = "train.patience=2 train.valid_every=1 train.max_updates=9 train.schedule=constant"
     for name, values, best, last in (
         ("first", [math.nan, 2.0, math.nan, math.nan], 2, 4),
         ("never", [math.nan, math.nan, math.nan], None, 2),
     ):
-        monkeypatch.setattr(TranslationObjective, "score", one_after_the_other(values))
-        settings = ["train.valid_lines=0", "train.patience=2"]
-        settings += ["train.valid_every=1", "train.max_updates=9", "train.schedule=constant"]
-        heard = Heard()
-        train(tmp_path / name, config("luong", *settings), **texts, device=CPU, reporter=heard)
-        assert load_checkpoint(tmp_path / name).update == last and (
-            tmp_path / name / BEST
-        ).exists() == (best is not None)
-        assert best is None or read_run(tmp_path / name)[1].facts.update == best
-        found = [record for record in records(tmp_path / name) if "valid_bits_per_byte" in record]
+        scores = Mock(side_effect=[{"valid_bits_per_byte": value} for value in values])
+        monkeypatch.setattr(TranslationObjective, "score", scores)
+        heard, run = Heard(), tmp_path / name
+        train(run, config("luong", settings), **texts, device=CPU, reporter=heard)
+        assert load_checkpoint(run).update == last
+        assert (run / BEST).exists() == (best is not None)
+        assert best is None or read_run(run)[1].facts.update == best
+        found = [record for record in records(run) if "valid_bits_per_byte" in record]
         assert found[-1]["valid_bits_per_byte"] is None  # NaN is no JSON
     assert any("every validation's bits per byte was NaN" in line for line in heard.lines)
 
@@ -244,42 +221,36 @@ def test_a_run_that_diverges_ends(
     LOSS_TERMS["nan"] = lambda x: x.logits.sum() * math.nan
     SCHEDULES["broken"] = lambda train, progress: math.nan
     monkeypatch.setattr(training, "MAX_DIVERGED_UPDATES", 4)
-    common = ["train.clip_norm=0.0", "train.warmup_updates=2", "train.max_updates=9"]
-    wild = ["train.optimizer=sgd", "train.lr=1000"]
-    for settings, message in (
-        (["train.loss_terms.nan=0.1"], "diverged"),
-        (["train.schedule=broken"], "train.schedule = broken returned nan after update 1"),
+    common = "train.clip_norm=0.0 train.warmup_updates=2 train.max_updates=9"
+    wild = "train.optimizer=sgd train.lr=1000"
+    rare = f"{wild} train.save_every=9 train.valid_every=9"
+    kept = "the last checkpoint is kept"
+    for number, (settings, message) in enumerate(
         (
-            [*wild, "train.save_every=9", "train.valid_every=9"],
-            "diverged .*; nothing has been saved",
-        ),
-        ([*wild, "train.save_every=1"], "diverged .*; the last checkpoint is kept"),
+            ("train.loss_terms.nan=0.1", "diverged"),
+            ("train.schedule=broken", "train.schedule = broken returned nan after update 1"),
+            (rare, "diverged .*; nothing has been saved"),
+            (f"{wild} train.save_every=1", f"diverged .*; {kept}"),
+        )
     ):
-        run = tmp_path / "-".join(settings)
+        run = tmp_path / str(number)
         with pytest.raises(BytenmtError, match=message):
-            train(run, config("luong", *common, *settings), **texts, device=CPU)
+            train(run, config("luong", common, settings), **texts, device=CPU)
     assert all(bool(tensor.isfinite().all()) for tensor in weights(run).values())
     monkeypatch.setattr(training, "MAX_BITS", 0.1)
-    with pytest.raises(
-        BytenmtError, match=r"diverged \([\d.]+ bits a byte\).*the last checkpoint is kept"
-    ):
+    with pytest.raises(BytenmtError, match=rf"diverged \([\d.]+ bits a byte\).*{kept}"):
         train(tmp_path / "high", config("luong", "train.max_updates=9"), **texts, device=CPU)
 
 
 def test_the_comet_of_the_guide(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its lines run with a stand-in for the package, which is not installed here."""
 
-    class Model:
-        def predict(self, rows: list[dict[str, str]], gpus: int) -> SimpleNamespace:
-            assert rows == [{"src": "s", "mt": "t", "ref": "r"}]
-            return SimpleNamespace(scores=[0.5])
-
-    comet = ModuleType("comet")
-    comet.download_model = lambda name: name  # type: ignore[attr-defined]
-    comet.load_from_checkpoint = lambda path: Model()  # type: ignore[attr-defined]
+    model = Mock(predict=Mock(return_value=Mock(scores=[0.5])))
+    comet = Mock(load_from_checkpoint=Mock(return_value=model))
     monkeypatch.setitem(sys.modules, "comet", comet)
     guide = guide_pages.ROOT / "bytenmt" / "docs" / "for-researchers.md"
     (lines,) = (block.text for block in guide_pages.blocks(guide) if "comet" in block.text)
     exec(lines, {})
     assert text_values(["s"], ["t"], ["r"])["comet"] == 0.5
+    assert model.predict.call_args.args[0] == [{"src": "s", "mt": "t", "ref": "r"}]
     assert METRICS["comet"].is_higher_better and "comet" not in PACKAGE_METRICS

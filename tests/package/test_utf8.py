@@ -24,9 +24,7 @@ from bytenmt.utf8 import (
 )
 
 # Bytes on both sides of every border that UTF-8 draws.
-BORDERS = bytes.fromhex(
-    "00 0a 41 7f 80 8f 90 9f a0 bf c0 c1 c2 c3 df e0 e1 ec ed ee ef f0 f1 f3 f4 f5 ff"
-)
+BORDERS = bytes.fromhex("000a417f808f909fa0bfc0c1c2c3dfe0e1ecedeeeff0f1f3f4f5ff")
 
 
 def first_mistake(data: bytes) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from made_up_engine import make_run
-from made_up_service import Gate, made_up_app
+from made_up_service import HELLO, SSE, UPLOAD, Gate, made_up_app
 from starlette.testclient import TestClient
 
 from bytenmt.errors import BytenmtError
@@ -13,7 +13,6 @@ from bytenmt.reporter import SILENT
 from bytenmt.serve.languages import Direction
 from bytenmt.serve.loading import load_models
 
-HELLO = {"q": "hello one", "source": "en", "target": "de"}
 ABLE = Direction("en", "de")
 
 
@@ -42,8 +41,8 @@ def test_a_request_asks_for_its_form(
     client: TestClient, gate: Gate, form: str | None, more: dict[str, Any]
 ) -> None:
     answer = client.post("/translate", json={**HELLO, "formality": form, **more})
-    assert answer.status_code == 200 and answer.json()["translatedText"] == "HELLO ONE0"
-    assert forms(gate) == {form} and set(gate.lines()) == {b"hello one"}
+    assert answer.status_code == 200 and answer.json()["translatedText"] == "HELLO0"
+    assert forms(gate) == {form} and set(gate.lines()) == {b"hello"}
 
 
 def test_requests_side_by_side_have_forms_of_their_own(client: TestClient, gate: Gate) -> None:
@@ -53,19 +52,16 @@ def test_requests_side_by_side_have_forms_of_their_own(client: TestClient, gate:
 
 
 def test_a_stream_and_a_file_ask_for_it_too(client: TestClient, gate: Gate) -> None:
-    accept = {"accept": "text/event-stream"}
     fields = {**HELLO, "formality": "formal"}
-    assert "HELLO ONE0" in client.post("/translate", json=fields, headers=accept).text
-    form = {"source": "en", "target": "de", "formality": "formal"}
-    answer = client.post("/translate_file", data=form, files={"file": ("a.txt", b"some text")})
+    assert "HELLO0" in client.post("/translate", json=fields, headers=SSE).text
+    answer = client.post("/translate_file", **{**UPLOAD, "data": fields})
     assert answer.status_code == 200, answer.text
     assert forms(gate) == {"formal"}
 
 
 def test_a_model_that_cannot_refuses(client: TestClient) -> None:
-    answer = client.post(
-        "/translate", json={**HELLO, "source": "de", "target": "en", "formality": "formal"}
-    )
+    fields = {**HELLO, "source": "de", "target": "en", "formality": "formal"}
+    answer = client.post("/translate", json=fields)
     message = "the model of de-en has not learned forms of address: leave out formality"
     assert answer.status_code == 400 and answer.json() == {"error": message}
     wrong = client.post("/translate", json={**HELLO, "formality": "polite"})

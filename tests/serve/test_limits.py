@@ -4,26 +4,22 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from made_up_service import Gate, client, made_up_app, wait_until
+from made_up_service import HELLO, SSE, UPLOAD, Gate, client, made_up_app, wait_until
 from starlette.testclient import TestClient
 
 from bytenmt.serve import work_queue
 from bytenmt.serve.gateway import account_of
 from bytenmt.serve.work_queue import Limits, Refusal, WorkQueue
 
-HELLO = {"q": "hello", "source": "en", "target": "de"}
-SSE = {"accept": "text/event-stream"}
 LIMITS = Limits(characters=100, queue=8)
 
 
 def test_a_client_has_a_share_of_the_queue() -> None:
     """A share of the requests and of their characters; nothing is kept of clients that left."""
     queue = WorkQueue(LIMITS)
+    message = "of this client are waiting: try again in 1 s"
     with queue.admitted("alice", 1), queue.admitted("alice", 1):
-        with (
-            pytest.raises(Refusal, match="of this client are waiting: try again in 1 s") as refused,
-            queue.admitted("alice", 1),
-        ):
+        with pytest.raises(Refusal, match=message) as refused, queue.admitted("alice", 1):
             pass
         assert (refused.value.status, refused.value.retry_after) == (429, 1)
         with queue.admitted("bob", 1):
@@ -32,11 +28,9 @@ def test_a_client_has_a_share_of_the_queue() -> None:
     with queue.admitted("alice", share):
         with pytest.raises(Refusal, match="of this client"), queue.admitted("alice", 1):
             pass
-        with (
-            queue.admitted("bob", share),
-            queue.admitted("carol", share),
-            queue.admitted("dave", share),
-        ):
+        with ExitStack() as others:
+            for name in ("bob", "carol", "dave"):
+                others.enter_context(queue.admitted(name, share))
             assert queue.is_full
             with pytest.raises(Refusal, match="too many requests are"), queue.admitted("eve", 1):
                 pass
@@ -48,7 +42,7 @@ def test_a_client_has_a_share_of_the_queue() -> None:
 
 def test_retry_after_is_the_work_that_is_queued(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(work_queue.time, "monotonic", lambda: now)
+    monkeypatch.setattr("bytenmt.serve.work_queue.time.monotonic", lambda: now)
     early = WorkQueue(Limits())
     with early.admitted("a", 150_000), early.admitted("b", 100_000):  # before the speed is measured
         pass
@@ -62,15 +56,11 @@ def test_retry_after_is_the_work_that_is_queued(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(TimeoutError), queue.admitted("a", 9000):  # an empty queue refuses nothing
         now += 120.0
         raise TimeoutError  # it tells nothing of the speed
-    with (
-        queue.admitted("a", 1000),
-        queue.admitted("b", 500),
-    ):  # though the last of a group take no time
+    message = "are waiting: try again in 30 s"
+    # Though the last of a group take no time.
+    with queue.admitted("a", 1000), queue.admitted("b", 500):
         assert queue.retry_after() == pytest.approx(30, abs=1)
-        with (
-            pytest.raises(Refusal, match="are waiting: try again in 30 s"),
-            queue.admitted("c", 2000),
-        ):
+        with pytest.raises(Refusal, match=message), queue.admitted("c", 2000):
             pass  # together more than half of the time until its deadline
     assert queue.retry_after() == 1
 
@@ -86,10 +76,8 @@ def test_what_counts_as_one_client() -> None:
     ):
         assert account_of(None, (), address) == expected
     keys = ["secret", "other"]
-    accounts = [
-        account_of(key, keys, address) for key in keys for address in ("1.1.1.1", "2.2.2.2")
-    ]
-    assert accounts[0] == accounts[1] != accounts[2] and "secret" not in accounts[0]
+    own, same = (account_of("secret", keys, address) for address in ("1.1.1.1", "2.2.2.2"))
+    assert own == same != account_of("other", keys, "1.1.1.1") and "secret" not in own
 
 
 def test_keys() -> None:
@@ -106,12 +94,11 @@ def test_keys() -> None:
         ]
         assert [asked.post("/translate", **sent).status_code for sent in ways] == [200] * 4
         assert asked.post("/detect", data={"q": "a"}).status_code == 403
-        file = {"file": ("a.txt", b"x")}
-        assert asked.post("/translate_file", data=HELLO, files=file).status_code == 403
-        sent = {**HELLO, "api_key": "secret"}
-        url = asked.post("/translate_file", data=sent, files=file).json()["translatedFileUrl"]
+        assert asked.post("/translate_file", **UPLOAD).status_code == 403
+        sent = UPLOAD | {"data": {**HELLO, "api_key": "secret"}}
+        url = asked.post("/translate_file", **sent).json()["translatedFileUrl"]
         assert asked.get(url).status_code == 403
-        latin = {"authorization": "Bearer 슬쩍".encode()}  # which it is not
+        latin = {b"authorization": "Bearer 슬쩍".encode()}  # which it is not
         assert asked.get(url, headers=latin).status_code == 403
         assert asked.get(url, headers={"authorization": "Bearer secret"}).content == b"X0"
         assert asked.get("/frontend/settings").json()["keyRequired"] is True
@@ -164,9 +151,8 @@ def test_pages_of_other_sites(allowed: tuple[str, ...]) -> None:
         host = {"host": "localhost:5000"}
 
         def post(*origins: str, path: str = "/translate") -> Any:
-            return asked.post(
-                path, data=HELLO, headers=[*host.items(), *(("origin", one) for one in origins)]
-            )
+            headers = [*host.items(), *(("origin", one) for one in origins)]
+            return asked.post(path, data=HELLO, headers=headers)
 
         assert post().status_code == post(OWN).status_code == 200
         for path in ("/translate", "/translate_file", "/suggest", "/detect"):
@@ -186,23 +172,17 @@ def test_pages_of_other_sites(allowed: tuple[str, ...]) -> None:
 def test_one_client_does_not_shut_out_others() -> None:
     """Neither with requests nor with uploads, which are refused before they are read."""
     app = made_up_app(limits=Limits(queue=4))
-    file = {"data": HELLO, "files": {"file": ("a.txt", b"x")}}
-    asgi = app.asgi()
-    service = app.service
-    ip = "1.1.1.1"
-    with (
-        TestClient(asgi, client=(ip, 1)) as alice,
-        service.queue.admitted(ip, 1),
-        service.uploads.admitted(ip, 1),
-    ):
-        answers = alice.post("/translate", json=HELLO), alice.post("/translate_file", **file)  # type: ignore[arg-type]
+    asgi, queue, uploads = app.asgi(), app.service.queue, app.service.uploads
+    with TestClient(asgi, client=("1.1.1.1", 1)) as alice, queue.admitted("1.1.1.1", 1):
+        with uploads.admitted("1.1.1.1", 1):
+            uploaded = alice.post("/translate_file", **UPLOAD)
         streamed = alice.post("/translate", json=HELLO, headers=SSE)
-        for answer in (*answers, streamed):
+        for answer in (uploaded, streamed, alice.post("/translate", json=HELLO)):
             assert answer.status_code == 429 and int(answer.headers["retry-after"]) >= 1
         assert alice.get("/ready").status_code == 200
-    with TestClient(asgi, client=("2.2.2.2", 1)) as bob, app.service.queue.admitted("1.1.1.1", 1):
+    with TestClient(asgi, client=("2.2.2.2", 1)) as bob, queue.admitted("1.1.1.1", 1):
         assert bob.post("/translate", json=HELLO).status_code == 200
-    assert app.service.queue.n_requests == 0
+    assert queue.n_requests == 0
 
 
 def test_ready_and_alive() -> None:

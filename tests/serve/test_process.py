@@ -77,14 +77,11 @@ def test_who_leaves_is_not_decoded_for(accept: str) -> None:
         with socket.create_connection(address, SECONDS) as asked:
             asked.sendall(request(LINES, accept))
             assert gate.began.wait(SECONDS)
-        wait_until(
-            lambda: not server.server_state.tasks, "a request is in flight whose client has gone"
-        )
+        wait_until(lambda: not server.server_state.tasks, "a request is in flight without a client")
         gate.open.set()
         assert b" 200 OK" in answer_to(address, request(more="connection: close\r\n"))
-        assert app.service.queue.n_requests == 0 and len(gate.lines()) < 80, (
-            "lines that nobody waits for"
-        )
+        assert app.service.queue.n_requests == 0
+        assert len(gate.lines()) < 80, "lines that nobody waits for"
 
 
 @pytest.mark.parametrize("is_forced", [False, True])
@@ -105,28 +102,22 @@ def test_it_ends_when_it_has_answered(is_forced: bool, caplog: pytest.LogCapture
         answers = [one.result(SECONDS) for one in coming]
     gate.open.set()
     assert [b" 503 " in one for one in answers] == [is_forced, False]
-    assert all(
-        (b'{"error":"the server is shutting down"}' if is_forced else b"A0") in one
-        for one in answers
-    )
+    expected = b'{"error":"the server is shutting down"}' if is_forced else b"A0"
+    assert all(expected in one for one in answers)
     assert (b"event: error" in answers[1]) == is_forced and "Exception" not in caplog.text
-    assert (
-        sum("POST /translate" in line for line in caplog.messages) == 2
-        and " 499 " not in caplog.text
-    )
+    assert sum("POST /translate" in line for line in caplog.messages) == 2
+    assert " 499 " not in caplog.text
     assert [b"connection: close" in one for one in answers if b"event: " not in one] == [True]
 
 
 # ---- malformed requests and connections without any
 
 
-@pytest.mark.parametrize(
-    ("head", "status"),
-    [
-        (b"content-length: 3\r\ntransfer-encoding: chunked\r\n", b"400"),
-        (b"content-length: 99999999999\r\n", b"413"),
-    ],
-)
+CHUNKED = b"content-length: 3\r\ntransfer-encoding: chunked\r\n"
+HEADS = [(CHUNKED, b"400"), (b"content-length: 99999999999\r\n", b"413")]
+
+
+@pytest.mark.parametrize(("head", "status"), HEADS)
 def test_a_body_that_is_not_read_ends_the_connection(head: bytes, status: bytes) -> None:
     """It is refused by its headers, before any of it has come."""
     app = made_up_app("en-de")
@@ -173,10 +164,9 @@ def test_descriptors_that_are_used_up(run: Path, tmp_path: Path) -> None:
     """Eighty idle connections at a limit of 64: others are answered, and the log stays short."""
     program = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
     program += "from bytenmt.cli.main import main; main(['serve', *sys.argv[1:]])"
+    arguments = ("-m", f"ko-en={run}", "--max-len-b", "9")
     with ExitStack() as stack:
-        server = stack.enter_context(
-            run_server(tmp_path, "-m", f"ko-en={run}", "--max-len-b", "9", program=program)
-        )
+        server = stack.enter_context(run_server(tmp_path, *arguments, program=program))
         for _ in range(80):
             stack.enter_context(socket.create_connection(server.address, SECONDS))
         for _ in range(3):
@@ -206,9 +196,7 @@ finally:
 
 
 @pytest.mark.slow
-def test_the_command_ends_when_it_has_answered_and_needs_no_pytorch(
-    run: Path, tmp_path: Path
-) -> None:
+def test_the_command_ends_when_it_has_answered_without_pytorch(run: Path, tmp_path: Path) -> None:
     # A byte order mark is not part of the first key.
     (tmp_path / "keys").write_text("secret\n# none\n\nother\n", encoding="utf-8-sig")
     arguments = ("-m", f"ko-en={run}", "--api-keys", tmp_path / "keys", "--max-len-b", "400")
@@ -235,8 +223,7 @@ def in_flight(server: ServerProcess) -> int:
 
 def test_every_option_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Environment variables have the effect of options, which win; an unknown one is an error."""
-    command = main.get_command(None, "serve")  # type: ignore[arg-type]
-    assert command is not None
+    command = main.every()["serve"]
     values = "MAX_QUEUE=7", "MODELS=en-de=a de-en=b", "BEAM=3", "REVERSE=true", "KEEP=urls"
     for name, _, value in (one.partition("=") for one in values):
         monkeypatch.setenv(f"BYTENMT_SERVE_{name}", value)
@@ -249,9 +236,7 @@ def test_every_option_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 2 and "serve has no variable BYTENMT_SERVE_API_KEY" in result.stderr
 
 
-def test_what_cannot_be_served_is_one_line(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_served(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr("bytenmt.serve.server.run", lambda *_: pytest.fail("it serves"))
     empty = tmp_path / "keys"
@@ -272,39 +257,21 @@ def test_what_cannot_be_served_is_one_line(
             (("-m", pair, "--glossary", "terms"), "--glossary terms: expected"),
             (("-m", pair, "--glossary", f"ko-en={tmp_path / 'none'}"), "cannot be read"),
             (("-m", pair, "--timeout", "0"), "--timeout"),
-            (
-                ("-m", pair, "--allowed-origin", "example.org"),
-                "--allowed-origin example.org: expected * or",
-            ),
-            (
-                ("-m", pair, "--allowed-origin", "https://a.org/"),
-                "--allowed-origin https://a.org/: expected",
-            ),
-            (
-                ("-m", pair, "--allowed-host", "https://a.org"),
-                "--allowed-host https://a.org: expected a name",
-            ),
-            (
-                ("-m", pair, "--trusted-proxy", "proxy"),
-                "--trusted-proxy: 'proxy' does not appear to be an",
-            ),
+            (("-m", pair, "--allowed-origin", "a.org"), "--allowed-origin a.org: expected * or"),
+            (("-m", pair, "--allowed-origin", "https://a.org/"), "https://a.org/: expected"),
+            (("-m", pair, "--allowed-host", "https://a.org"), "https://a.org: expected a name"),
+            (("-m", pair, "--trusted-proxy", "a"), "--trusted-proxy: 'a' does not appear to be"),
             (("-m", f"ko-en={tmp_path / 'none'}"), "none"),
             (("-m", f"ko-en={text}"), "is a language model"),
-            (
-                ("-m", f"ko-en={text}", "--reverse", "--beam-size", "2"),
-                "--reverse has no effect: no model",
-            ),
+            (("-m", f"ko-en={text}", "--reverse", "--beam-size", "2"), "--reverse has no effect"),
             (("-m", pair, "--port", taken.getsockname()[1]), "cannot listen on 127.0.0.1"),
             ((), "No model given"),
         ]
         for arguments, reason in rows:
             port = () if "--port" in arguments else ("--port", "0")
-            done = invoke("serve", *map(str, (*arguments, *port)))
-            assert (
-                done.exit_code in (1, 2)
-                and "Traceback" not in done.output
-                and reason in done.output
-            ), done.output
+            done = invoke("serve", *arguments, *port)
+            assert done.exit_code in (1, 2) and reason in done.output, done.output
+            assert "Traceback" not in done.output
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.delitem(sys.modules, "bytenmt.serve.server")
     assert "bytenmt[serve]" in invoke("serve", "-m", pair).output

@@ -51,10 +51,8 @@ def test_equal_lines_are_asked_once_and_empty_ones_never() -> None:
 
 
 def test_what_goes_wrong_ends_the_lines_that_it_meets() -> None:
-    """Other lines are not touched: they have a new engine.
-
-    A client's callback that fails is such an error, too.
-    """
+    """Other lines are not touched: they have a new engine. A client's callback that fails is such
+    an error, too."""
     gate = Gate()
     worker = gate.worker()
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -42,17 +43,16 @@ def run_program(words: list[str], folder: Path) -> None:
 def test_every_part_is_green_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load_engine()  # not in the time of the training
     monkeypatch.setattr(subprocess, "run", run_in_fork)
-    code = gpu.main(
-        ["check", "speed", "train", "--arch", "luong", "--dry-run", "-o", str(tmp_path)]
-    )
+    parts = ["check", "speed", "train"]
+    code = gpu.main([*parts, "--arch", "luong", "--dry-run", "-o", str(tmp_path)])
     found = json.loads((tmp_path / "gpu.json").read_text(encoding="utf-8"))
     assert code == 0 and [part["status"] for part in found["parts"]] == ["done"] * 3
     values = {record["case"]: record["value"] for record in found["records"]}
     assert values["luong, gradients"] == 0 and values["luong, replays of the CUDA graph"] > 0
     assert values["shipped-en-de, updates"] == 6
     assert all(path.stat().st_size <= 15e6 for path in tmp_path.iterdir())
-    parts = sorted(tmp_path.glob("shipped-en-de.fp32.part*"))
-    (tmp_path / "whole.safetensors").write_bytes(b"".join(part.read_bytes() for part in parts))
+    pieces = sorted(tmp_path.glob("shipped-en-de.fp32.part*"))
+    (tmp_path / "whole.safetensors").write_bytes(b"".join(one.read_bytes() for one in pieces))
     for name, precision in (("whole", "fp32"), ("shipped-en-de", "int8")):
         assert read_run(tmp_path / f"{name}.safetensors")[1].precision == precision
 
@@ -74,13 +74,12 @@ def packed_bytes(arch: str, *settings: str, n_rows: int = 1) -> tuple[int, int]:
     config = load_config(arch, "tiny", list(settings))
     model = build_model(config.model)
     arrays = {name: p.detach().numpy() for name, p in model.named_parameters()}
-    return steps.step_bytes(pack_model(arrays, config.model, "fp32"), n_rows), sum(
-        part.numel() for part in model.decoder.parameters()
-    )
+    n_weights = sum(part.numel() for part in model.decoder.parameters())
+    return steps.step_bytes(pack_model(arrays, config.model, "fp32"), n_rows), n_weights
 
 
 @pytest.mark.slow
-def test_what_a_step_reads():
+def test_what_a_step_reads() -> None:
     """The decoder's weights, but of tables one row for each row."""
     for arch in bench_decode.ARCHITECTURES:
         n_bytes, n_weights = packed_bytes(arch)
@@ -95,19 +94,15 @@ def test_what_a_step_reads():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", PRESETS["tiny"])
-def test_random_sentences_never_end(arch):
-    model = steps.endless_model(arch, "tiny").model
+def test_random_sentences_never_end(arch: str) -> None:
+    model: Any = steps.endless_model(arch, "tiny").model
     one = steps.random_requests(1, 100)[0]
     text = b"made of some bytes that a model reads"
     memory = model.encode(*pad_texts([(one.source or b"") + bytes([EOS])], CPU))
+    read = torch.tensor([[BOS, *text]], dtype=torch.uint8)
     with torch.no_grad():
-        after = model(torch.tensor([[BOS, *text]], dtype=torch.uint8), memory, model.start(memory))[
-            0
-        ][0]
-    assert (
-        after[:, EOS] < after.quantile(0.8, dim=1)
-    ).all()  # never among a dozen candidates of 256
-    running = steps.StepTimer(
-        steps.make_engine(steps.Case(arch, "tiny", "torch", "fp32", 2, 3), CPU), 2, 100
-    )
-    running.time_steps(40)
+        after = model(read, memory, model.start(memory))[0][0]
+    # Never among a dozen candidates of 256.
+    assert (after[:, EOS] < after.quantile(0.8, dim=1)).all()
+    engine = steps.make_engine(steps.Case(arch, "tiny", "torch", "fp32", 2, 3), CPU)
+    steps.StepTimer(engine, 2, 100).time_steps(40)

@@ -18,9 +18,8 @@ TEXT = bytes(range(256)) * 10
 
 def corpus(address: str | None = None) -> dict[str, Any]:
     about = {"sha256": get_data.digest(TEXT), "there": "there.gz"}
-    return {"licence": "none", "files": {"input.txt": about}} | (
-        {"address": address} if address else {}
-    )
+    there = {"address": address} if address else {}
+    return {"licence": "none", "files": {"input.txt": about}, **there}
 
 
 def test_a_file_of_an_address_is_unpacked_and_checked(tmp_path: Path) -> None:
@@ -51,26 +50,15 @@ def test_a_folder_may_hold_it_packed_or_below_its_name(tmp_path: Path) -> None:
 
 # ---- words and their translations
 
-LEXICON = {
-    "cat": "Katze",
-    "dog": "Hund",
-    "house": "Haus",
-    "sees": "sieht",
-    "likes": "mag",
-    "old": "alte",
-}
+LEXICON = {"cat": "Katze", "dog": "Hund", "house": "Haus", "sees": "sieht", "likes": "mag"}
+LEXICON["old"] = "alte"
 
 
 def text(n: int = 300) -> tuple[list[str], list[str]]:
     draw = random.Random(1)
-    sources = []
-    targets = []
-    for _ in range(n):
-        words = draw.sample(list(LEXICON), 3)
-        first = words[0].capitalize()
-        sources.append(" ".join([first, *words[1:]]) + ".")
-        targets.append(" ".join([LEXICON[words[2]], LEXICON[words[0]], LEXICON[words[1]]]) + "!")
-    return sources, targets
+    every = [draw.sample(list(LEXICON), 3) for _ in range(n)]
+    sources = [f"{a.capitalize()} {b} {c}." for a, b, c in every]
+    return sources, [f"{LEXICON[c]} {LEXICON[a]} {LEXICON[b]}!" for a, b, c in every]
 
 
 def test_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,9 +86,7 @@ def corpora(tmp_path: Path) -> Path:
     for name, file in ((score_model.SENTENCES["de"], "test"), *score_model.OTHERS["de"].values()):
         (tmp_path / name).mkdir(exist_ok=True)
         for side, lines in (("en", SOURCES), ("de", TARGETS)):
-            (tmp_path / name / f"{file}.{side}").write_text(
-                "\n".join(lines) + "\n", encoding="utf-8"
-            )
+            (tmp_path / name / f"{file}.{side}").write_text("\n".join([*lines, ""]), "utf-8")
     return tmp_path
 
 
@@ -118,26 +104,16 @@ def test_figures(corpora: Path) -> None:
 
     found = score_model.scores(translate, "en-de", corpora, None)
     tatoeba = found["tatoeba"]
-    assert set(tatoeba) == {
-        "clean",
-        "upper",
-        "title",
-        "lower",
-        "noise 0.05",
-        "noise 0.1",
-        "noise 0.2",
-    }
-    for case in ("clean", "upper", "title", "lower"):
+    cases = ("clean", "upper", "title", "lower")
+    assert set(tatoeba) == {*cases, "noise 0.05", "noise 0.1", "noise 0.2"}
+    for case in cases:
         assert tatoeba[case]["chrf_case_ignored"] == pytest.approx(100) != tatoeba[case]["chrf"]
     assert asked[1] == ["TOM LIKES {name}.", "IT IS LATE.", "WE SAW 12 DOGS."]
     assert tatoeba["noise 0.2"]["chrf_case_ignored"] < 100
     assert found["uistrings"]["kept"] == 0.0  # {NAME}
     assert all("kept" in found[name] for name in score_model.OTHERS["de"])
-    assert found["words"] == {
-        "n": len(accepted),
-        "right": len(accepted) - 1,
-        "wrong": {"Save": "SAVE"},
-    }
+    n = len(accepted)
+    assert found["words"] == {"n": n, "right": n - 1, "wrong": {"Save": "SAVE"}}
     assert found["lines"] == 3
 
 

@@ -57,9 +57,8 @@ def recipe(tmp_path: Path) -> Recipe:
 
 
 def parsed(folder: Path, *rows: str) -> argparse.Namespace:
-    return argparse.Namespace(
-        output=folder / "out", corpora=folder, row=list(rows), minutes=math.inf
-    )
+    output = folder / "out"
+    return argparse.Namespace(output=output, corpora=folder, row=list(rows), minutes=math.inf)
 
 
 @pytest.mark.slow
@@ -69,16 +68,12 @@ def test_rows_are_trained_scored_and_told(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """An ensemble's members are done before it, and nothing is done twice.
-
-    A student's text is what its teacher says. A row that was stopped is named; those that were
-    asked for are printed. The dozen commands are answered by a warmed process.
-    """
+    """An ensemble's members are done before it, and nothing is done twice. A student's text is what
+    its teacher says. A row that was stopped is named; those that were asked for are printed. The
+    dozen commands are answered by a warmed process."""
     folder = tmp_path / "out" / "tiny"
     (folder / "student" / "run").mkdir(parents=True)
-    (folder / "student" / "run" / "metrics.jsonl").write_text(
-        '{"update": 1250}\n{"upd', encoding="utf-8"
-    )
+    (folder / "student" / "run" / "metrics.jsonl").write_text('{"update": 1250}\n{"upd', "utf-8")
     with command_server.serving(tmp_path) as program:
         for module in (reproduce, scoring):
             monkeypatch.setattr(module, "PROGRAM", [str(program)])
@@ -92,47 +87,36 @@ def test_rows_are_trained_scored_and_told(
     pairs = (folder / "distilled-short.tsv").read_text(encoding="utf-8").splitlines()
     assert pairs and {pair.split("\t")[0] for pair in pairs} <= {"ab", "cde"}
     assert "ab\tba" not in pairs  # three updates are not enough to know it
-    found = {
-        row: json.loads((folder / row / "row.json").read_text())
-        for row in ("short", "other", "both")
-    }
+    rows = ("short", "other", "both")
+    found = {row: json.loads((folder / row / "row.json").read_text()) for row in rows}
     assert found["short"]["updates"] == 3 and found["short"]["seconds"] > 0
     assert found["both"]["updates"] == 5
     assert (folder / "short" / "test.hyp").read_text(encoding="utf-8").count("\n") == 12
     for one in found.values():
-        assert (
-            0 <= one["scores"]["chrf"]["score"] <= 100
-            and "13a" in one["scores"]["bleu"]["signature"]
-        )
+        assert 0 <= one["scores"]["chrf"]["score"] <= 100
+        assert "13a" in one["scores"]["bleu"]["signature"]
         assert list(one["measured"]["chrf_by_noise"]) == ["0", "0.05", "0.1", "0.2"]
         assert set(one["measured"]["text_bytes_per_second_by_batch"]) == {"1", "32"}
-    sizes = [found[row]["measured"]["megabytes"] for row in ("short", "other", "both")]
+    sizes = [found[row]["measured"]["megabytes"] for row in rows]
     assert sizes[2] == pytest.approx(sizes[0] + sizes[1])
     excerpt = (folder / "table.md").read_text(encoding="utf-8")
     assert f"{found['both']['scores']['chrf']['score']:.2f}" in excerpt
     assert "| short |" in printed and "long" not in printed and "other" not in printed
-    assert (
-        "| student | 1,250 updates, stopped |" in excerpt and f"--src {tmp_path}/a.src" in excerpt
-    )
-    assert (
-        "| long | not run" in excerpt and "--max-updates 30000" in excerpt and "too long" in excerpt
-    )
+    assert "| student | 1,250 updates, stopped |" in excerpt
+    assert f"--src {tmp_path}/a.src" in excerpt
+    assert all(one in excerpt for one in ("| long | not run", "--max-updates 30000", "too long"))
     assert f"--init-from {folder / 'short' / 'run'}" in excerpt and f"--tsv {folder}" in excerpt
     assert (folder / "curves.png").stat().st_size > 1000
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "excerpt"),
-    [
-        (
-            'ensemble = ["short"',
-            'ensemble = ["long"',
-            "row both needs long, which does not stand above it",
-        ),
-        ('title = "A tiny table"', "titel = 1", "titel"),
-        ("[[row]]", "[[row", "tiny.toml"),
-    ],
-)
+WRONG = [
+    ('ensemble = ["short"', 'ensemble = ["long"', "both needs long, which does not stand above"),
+    ('title = "A tiny table"', "titel = 1", "titel"),
+    ("[[row]]", "[[row", "tiny.toml"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "excerpt"), WRONG)
 def test_a_wrong_recipe_is_one_line(tmp_path: Path, old: str, new: str, excerpt: str) -> None:
     assert old in RECIPE
     (tmp_path / "tiny.toml").write_text(RECIPE.replace(old, new), encoding="utf-8")
@@ -172,19 +156,16 @@ options = ["--noise", "0.1"]
 
 
 def test_corpora_are_mixed_by_weight(tmp_path: Path) -> None:
-    """Files and the translations of teachers are mixed; seeds share their teacher's translations.
-
-    A row is selected with all its seeds.
-    """
+    """Files and the translations of teachers are mixed; seeds share their teacher's translations. A
+    row is selected with all its seeds."""
     (tmp_path / "mixed.toml").write_text(MIXED, encoding="utf-8")
     recipe = Recipe.from_file(tmp_path / "mixed.toml")
     assert (
-        recipe.select_rows(["teacher"]) == ["teacher@1", "teacher@2"] == recipe.select_rows([])[:2]
+        recipe.select_rows(["teacher"]) == recipe.select_rows([])[:2] == ["teacher@1", "teacher@2"]
     )
     assert recipe.select_rows(["timed@2", "teacher@1"]) == ["timed@2", "teacher@1"]
-    with pytest.raises(
-        BytenmtError, match="--row b: expected one of teacher, .*, or one seed as NAME@1"
-    ):
+    message = "--row b: expected one of teacher, .*, or one seed as NAME@1"
+    with pytest.raises(BytenmtError, match=message):
         recipe.select_rows(["b"])
     words = recipe.training_arguments("teacher@1", Path("c"), Path("r"))
     sides = ["--src", "c/a.src", "--src", "c/b.src", "--tgt", "c/a.tgt", "--tgt", "c/b.tgt"]
@@ -198,9 +179,9 @@ def test_corpora_are_mixed_by_weight(tmp_path: Path) -> None:
     assert [other for one, other in zip(words, words[1:], strict=False) if one == "--tsv"] == pairs
     assert "--src" not in words and words.count("--weight") == 2
     assert recipe.teachers("taught@2", tmp_path) == [REPOSITORY / "data/models/en-de"]
-    words = [recipe.training_arguments(f"taught@{seed}", Path("c"), Path("r")) for seed in (1, 2)]
-    # A run's translations serve all seeds.
-    assert all("r/distilled-en-de-1.tsv" in one for one in words)
+    for seed in (1, 2):  # a run's translations serve all seeds
+        words = recipe.training_arguments(f"taught@{seed}", Path("c"), Path("r"))
+        assert "r/distilled-en-de-1.tsv" in words
 
 
 @pytest.mark.slow
@@ -220,10 +201,6 @@ def test_every_recipe_can_be_read() -> None:
                 if "--init-from" in parsed:  # which brings the model
                     parsed = {"--arch": "luong", "--preset": "small", **parsed}
                 config = load_config(parsed["--arch"], parsed["--preset"], settings)
-                others = [
-                    w
-                    for key, w in pairs
-                    if key not in ("--set", "-o") and not w.startswith("--set")
-                ]
-                excerpt = f"{config} {sorted(set(others) - set(settings))}"
+                others = {word for key, word in pairs if key not in ("--set", "-o")}
+                excerpt = f"{config} {sorted(others - {'--set'} - set(settings))}"
                 assert trainings.setdefault(excerpt, row.name) == row.name

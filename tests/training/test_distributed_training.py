@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import command_server
-import numpy as np
 import pytest
 import torch
 from processes import results, torchrun
@@ -31,11 +30,10 @@ def train_as_one(group: Group, arch: str, run: Path, folder: Path, settings: lis
     """Train in a process of a group, in float64: rounding grows in training as any other difference
     does."""
     wanted = config(arch, "model.dropout=0.0", "train.schedule='constant'", *settings)
-    files, valid = (
-        PairFiles(folder / f"{part}src", folder / f"{part}tgt") for part in ("", "valid_")
-    )
-    if not wanted.model.source:
-        files, valid = PairFiles(tgt=files.src), PairFiles(tgt=valid.src)
+    files, valid = PairFiles(tgt=folder / "src"), PairFiles(tgt=folder / "valid_src")
+    if wanted.model.source:
+        files = PairFiles(folder / "src", folder / "tgt")
+        valid = PairFiles(folder / "valid_src", folder / "valid_tgt")
     more: dict[str, Any] = {"resume": True, "group": group, "reporter": Console()}
     torch.set_default_dtype(torch.float64)
     with pytest.MonkeyPatch.context() as patch:
@@ -59,30 +57,22 @@ def test_processes_share_one_run(arch: str, more: list[str], tmp_path: Path) -> 
     """12 updates of two processes have the losses of one, and the same validation; a run that two
     began is finished by one."""
     write_pairs(tmp_path, 60, 7, n_long=5)  # the share of a batch with a long one may be empty
-    settings = [
-        "train.max_updates=12",
-        "train.valid_every=6",
-        "train.update_freq=2",
-        "train.ema=0.9",
-        *more,
-    ]
-    settings += ["train.valid_lines=2", "train.lr=0.03"]
+    settings = ["train.max_updates=12 train.valid_every=6 train.update_freq=2 train.ema=0.9", *more]
+    settings.append("train.valid_lines=2 train.lr=0.03")
     train_as_one(SINGLE_PROCESS, arch, tmp_path / "one", tmp_path, settings)
     results(train_as_one, arch, tmp_path / "two", tmp_path, [*settings, "train.max_updates=7"])
     train_as_one(SINGLE_PROCESS, arch, tmp_path / "two", tmp_path, settings)
     one, two = records(tmp_path / "one"), records(tmp_path / "two")
-    losses = [
-        [r["train_bits_per_byte"] for r in run if "train_bits_per_byte" in r] for run in (one, two)
-    ]
-    assert len(losses[0]) == len(losses[1]) == 12
-    assert losses[0][-1] < losses[0][0] - 0.15
-    np.testing.assert_allclose(losses[0], losses[1], rtol=0, atol=1e-8)
-    scores = [
-        {r["update"]: r["valid_bits_per_byte"] for r in run if "valid_bits_per_byte" in r}
-        for run in (one, two)
-    ]
-    del scores[1][7]  # where two processes stopped
-    assert scores[0].keys() == {6, 12} and scores[0] == pytest.approx(scores[1], abs=1e-8)
+
+    def values(run: list[dict[str, Any]], name: str) -> dict[int, float]:
+        return {record["update"]: record[name] for record in run if name in record}
+
+    losses, others = (values(run, "train_bits_per_byte") for run in (one, two))
+    assert len(losses) == 12 and losses[12] < losses[1] - 0.15
+    assert losses == pytest.approx(others, abs=1e-8)
+    scores, others = (values(run, "valid_bits_per_byte") for run in (one, two))
+    del others[7]  # where two processes stopped
+    assert scores.keys() == {6, 12} and scores == pytest.approx(others, abs=1e-8)
 
 
 def test_torchrun_restarts_a_job_of_which_a_process_has_died(tmp_path: Path) -> None:
@@ -108,7 +98,8 @@ def die_once(arguments: list[str]) -> None:
     from bytenmt.distributed import process_group
 
     folder = Path(arguments[0])
-    update = Trainer.update
+    trainer: Any = Trainer
+    update = trainer.update
 
     def dying(self: Trainer, *arguments: Any) -> Any:
         first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
@@ -116,7 +107,7 @@ def die_once(arguments: list[str]) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return update(self, *arguments)
 
-    Trainer.update = dying  # type: ignore[method-assign]
+    trainer.update = dying
     settings = ["train.max_updates=10", "train.save_every=4", "train.valid_every=10"]
     with process_group(torch.device("cpu")) as group:
         train_as_one(group, "convs2s", folder / "killed", folder, settings)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from processes import FORKSERVER, SECONDS
-from small_runs import assert_same, config, weights, write_pairs
+from small_runs import CPU, assert_same, config, weights, write_pairs
 
 from bytenmt.data.pair_files import PairFiles
 from bytenmt.training.run import train
@@ -25,15 +25,11 @@ CALLS = ("fsync", "replace", "unlink")
 
 def run_once(arch: str, run: Path, folder: Path) -> None:
     """Train or go on, with a checkpoint after every update."""
-    settings = ["train.schedule='constant'", f"train.max_updates={UPDATES}", "train.save_every=1"]
-    train(
-        run,
-        config(arch, *settings, "train.valid_every=5", "train.ema=0.9", "train.byte_dropout=0.1"),
-        files=[PairFiles(folder / "src", folder / "tgt")],
-        valid=PairFiles(folder / "valid_src", folder / "valid_tgt"),
-        device=torch.device("cpu"),
-        resume=True,
-    )
+    settings = f"train.schedule=constant train.max_updates={UPDATES} train.save_every=1"
+    wanted = config(arch, settings, "train.valid_every=5 train.ema=0.9 train.byte_dropout=0.1")
+    files = PairFiles(folder / "src", folder / "tgt")
+    valid = PairFiles(folder / "valid_src", folder / "valid_tgt")
+    train(run, wanted, files=[files], valid=valid, device=CPU, resume=True)
 
 
 def die_in_call(n: int) -> None:
@@ -86,9 +82,8 @@ def train_and_die(arch: str, folder: Path) -> None:
     seconds = time.monotonic() - started
     deaths = {"moment": 0, "write": 0}
     for kind in [*["moment", "write"] * 3, None]:
-        pid = child(
-            arch, folder / "killed", folder, draw.randrange(1, 30) if kind == "write" else None
-        )
+        in_call = draw.randrange(1, 30) if kind == "write" else None
+        pid = child(arch, folder / "killed", folder, in_call)
         if kind == "moment":
             time.sleep(draw.uniform(0.1, 0.4) * seconds)
             os.kill(pid, signal.SIGKILL)

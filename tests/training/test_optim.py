@@ -1,6 +1,7 @@
 """training.optim: optimisers against their papers' formulas, and the moving average."""
 
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,7 @@ from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import load_config
 from bytenmt.config.train_section import TrainConfig
-from bytenmt.training.optim import (
-    MovingAverage,
-    build_optimizer,
-    set_rate,
-)
+from bytenmt.training.optim import MovingAverage, build_optimizer, set_rate
 
 
 def descend(train: TrainConfig, n_steps: int, resume_at: int | None = None) -> np.ndarray[Any, Any]:
@@ -55,9 +52,8 @@ def by_hand(name: str, n_steps: int, lr: float) -> np.ndarray[Any, Any]:
         else:  # Kingma and Ba 2015
             first, second = 0.9 * first + 0.1 * g, 0.98 * second + 0.02 * g**2
             moved = x - lr * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.98**step)) + 1e-8)
-            if (
-                name == "muon"
-            ):  # Jordan et al. 2024, with Nesterov's momentum, scaled as by Liu et al. 2025
+            # Jordan et al. 2024, with Nesterov's momentum, scaled as by Liu et al. 2025.
+            if name == "muon":
                 matrix = g[:6].reshape(2, 3)
                 momentum = 0.95 * momentum + 0.05 * matrix
                 direction = iterated(0.05 * matrix + 0.95 * momentum)
@@ -110,9 +106,8 @@ def test_a_checkpoint_with_the_former_decay_goes_on_as_it_was() -> None:
     """Groups of older versions have PyTorch's weight_decay, and no decoupled one."""
     train = TrainConfig(optimizer="nag", lr=0.1, weight_decay=0.5, momentum=0.9)
     parameters = nn.ParameterList([torch.ones(2, 3)])
-    former = torch.optim.SGD(
-        [{"params": [*parameters], "weight_decay": 0.5}], lr=0.1, momentum=0.9, nesterov=True
-    )
+    groups = [{"params": [*parameters], "weight_decay": 0.5}]
+    former = torch.optim.SGD(groups, lr=0.1, momentum=0.9, nesterov=True)
     optimizer = build_optimizer(parameters, train)
     optimizer.load_state_dict(former.state_dict())
     parameters[0].grad = torch.zeros(2, 3)
@@ -122,11 +117,21 @@ def test_a_checkpoint_with_the_former_decay_goes_on_as_it_was() -> None:
 
 @pytest.mark.parametrize("name", ["adamw", "muon", "nag", "sgd", "adadelta"])
 def test_weight_decay_leaves_vectors_alone(name: Any) -> None:
-    plain, decayed = (
-        descend(TrainConfig(optimizer=name, lr=0.1, weight_decay=decay), 3) for decay in (0.0, 0.5)
-    )
+    train = partial(TrainConfig, optimizer=name, lr=0.1)
+    plain, decayed = (descend(train(weight_decay=decay), 3) for decay in (0.0, 0.5))
     assert np.array_equal(plain[6:], decayed[6:])
     assert (plain[:6] != decayed[:6]).all()
+
+
+# Parts of the names of matrices that several maps are stacked in, and how many.
+STACKED = {
+    "seq2seq": {"input": 3, "gates": 2},
+    "bahdanau": {"cell.input": 3, "wards.input": 3, "gates": 2},
+    "luong": {"layers": 4, "encoder": 4},
+    "convs2s": {"convolution": 2},
+    "bytenet": {},
+    "transformer": {"qkv": 3, "encoder.output": 6},
+}
 
 
 @pytest.mark.slow
@@ -134,13 +139,8 @@ def test_weight_decay_leaves_vectors_alone(name: Any) -> None:
 def test_muon_takes_each_map_by_itself(arch: str) -> None:
     """Each of the stacked gates is made orthogonal, kernels are flattened; the other parameters use
     AdamW."""
-    sizes = [
-        "model.d_embedding=12",
-        "train.optimizer=muon",
-        "train.adam_lr=1e-6",
-        "train.weight_decay=0",
-    ]
-    config = load_config(arch, "tiny", sizes)
+    settings = ["train.optimizer=muon", "train.adam_lr=1e-6", "train.weight_decay=0"]
+    config = load_config(arch, "tiny", ["model.d_embedding=12", *settings])
     model = build_model(config.model)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     optimizer = build_optimizer(model, config.train)
@@ -149,22 +149,15 @@ def test_muon_takes_each_map_by_itself(arch: str) -> None:
     for p in model.parameters():
         p.grad = torch.randn(p.shape, generator=generator)
     optimizer.step()
-    stacked = {
-        "seq2seq": {"input": 3, "gates": 2},
-        "bahdanau": {"cell.input": 3, "wards.input": 3, "gates": 2},
-    }
-    stacked |= {"luong": {"layers": 4, "encoder": 4}, "convs2s": {"convolution": 2}, "bytenet": {}}
-    stacked["transformer"] = {"qkv": 3, "encoder.output": 6}
     for name, p in model.named_parameters():
         moved = (p.detach() - before[name]).numpy()
         if p.dim() < 2 or "embedding" in name or "positions" in name or "decoder.output" in name:
             assert abs(moved).max() < 2e-6, name  # AdamW's first step is its rate
             continue
-        n_maps = max([n for part, n in stacked[arch].items() if f"{part}." in name], default=1)
+        n_maps = max([n for part, n in STACKED[arch].items() if f"{part}." in name], default=1)
         assert p.grad is not None
-        for block, grad in zip(
-            *(np.split(a.reshape(len(a), -1), n_maps) for a in (moved, p.grad.numpy())), strict=True
-        ):
+        maps = (np.split(a.reshape(len(a), -1), n_maps) for a in (moved, p.grad.numpy()))
+        for block, grad in zip(*maps, strict=True):
             expected = -1e-3 * 0.2 * np.sqrt(max(block.shape)) * iterated(grad.astype(np.float64))
             np.testing.assert_allclose(block, expected, atol=2e-6, err_msg=name)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from command_line import invoke, listing
+from command_line import accepted, invoke, listing, refused
 from heard import Heard
 from small_runs import CPU, assert_same, config, records, weights
 
@@ -31,18 +31,16 @@ DECODED = "train.valid_lines=2"
 NGRAMS = ["model.ngrams=[2,3,5]", "model.ngram_rows=64"]
 AUGMENTED = [f"data.{name}=0.2" for name in AUGMENTATIONS]
 TEXT = ["model.source=false", "train.window=20", "train.max_tokens=120", "train.update_freq=2"]
-CONTEXT, BF16 = "train.context=8", "train.precision=bf16"
+CONTEXT, BF16, MUON = "train.context=8", "train.precision=bf16", "train.optimizer=muon"
+RECURRENT = "model.recurrent=decoder model.dilations=[]"
 # What each case is there for; the architectures once with decoding on the way, which leaves no
 # trace.
 CASES: dict[str, tuple[str, list[str]]] = {arch: (arch, [DECODED]) for arch in ARCHITECTURES}
 CASES |= {
     "average": ("bytenet", ["train.ema=0.95", "train.byte_dropout=0.2"]),
     "own bytes": ("luong", ["train.teacher_forcing=0.5"]),
-    "muon": ("luong", ["train.optimizer=muon"]),
-    "muon convolutions": (
-        "convs2s",
-        ["train.optimizer=muon", "model.encoder=conv", "model.value_layers=[[12,3]]"],
-    ),
+    "muon": ("luong", [MUON]),
+    "muon convolutions": ("convs2s", [MUON, "model.encoder=conv", "model.value_layers=[[12,3]]"]),
     "tables": ("seq2seq", NGRAMS),
     "average of tables": ("bahdanau", [*NGRAMS, "train.ema=0.9"]),
     "tables beside convolutions": ("convs2s", NGRAMS),
@@ -55,10 +53,7 @@ CASES |= {
     "text, bytenet": ("bytenet", [*TEXT, CONTEXT, BF16]),
     "text, convs2s": ("convs2s", [*TEXT, CONTEXT, "model.encoder_layers=[]"]),
     "text, transformer": ("transformer", [*TEXT, CONTEXT, BF16]),
-    "text, recurrent": (
-        "bytenet",
-        [*TEXT, "train.context=0", "model.recurrent=decoder", "model.dilations=[]"],
-    ),
+    "text, recurrent": ("bytenet", [*TEXT, "train.context=0", RECURRENT]),
 }
 
 
@@ -74,18 +69,16 @@ def test_resume_is_bit_identical(case: str, texts: dict[str, Any], tmp_path: Pat
         texts = {"files": alone, "valid": PairFiles(tgt=valid.tgt)}
     for run, n_updates in ((whole, 7), (parts, 4), (parts, 7)):
         torch.manual_seed(99)
-        wanted = config(
-            arch, "train.schedule=constant", *settings, f"train.max_updates={n_updates}"
-        )
+        limit = f"train.max_updates={n_updates}"
+        wanted = config(arch, "train.schedule=constant", *settings, limit)
         train(run, wanted, **texts, device=CPU, resume=run.exists())
     assert_same(weights(whole), weights(parts))
     is_carried = any(name.startswith("trainer.objective.") for name in weights(parts))
     assert is_carried == (case.startswith("text") and CONTEXT not in settings)
     if "train.ema" in " ".join(settings):
-        trained, used = load_checkpoint(parts).weights, read_run(parts, "last")[1].arrays
-        assert not torch.equal(
-            trained["embedding.weight"], torch.from_numpy(used["embedding.weight"])
-        )
+        trained = load_checkpoint(parts).weights["embedding.weight"]
+        used = read_run(parts, "last")[1].arrays["embedding.weight"]
+        assert not torch.equal(trained, torch.from_numpy(used))
 
 
 @pytest.mark.slow
@@ -99,14 +92,9 @@ def test_bf16_is_resumed_to_the_bit(
     monkeypatch.setattr("bytenmt.training.precision.MIN_BF16_UNITS", 1)
     runs = {name: tmp_path / name for name in ("whole", "parts", "fp32")}
     for name, n_updates in (("whole", 3), ("parts", 1), ("parts", 3), ("fp32", 3)):
-        settings = [
-            "train.precision=auto",
-            "train.schedule='constant'",
-            f"train.max_updates={n_updates}",
-        ]
-        train(
-            runs[name], config("luong", *settings), **texts, device=CPU, resume=runs[name].exists()
-        )
+        limit, run = f"train.max_updates={n_updates}", runs[name]
+        settings = config("luong", "train.precision=auto train.schedule=constant", limit)
+        train(run, settings, **texts, device=CPU, resume=run.exists())
         if name == "parts":
             has_bf16.clear()
     whole, parts, other = map(weights, runs.values())
@@ -143,57 +131,39 @@ def test_a_run_keeps_to_its_patterns_of_spans(
         with monkeypatch.context() as later:
             later.setattr("bytenmt.training.translation.PATTERNS_VERSION", PATTERNS_VERSION + 1)
             longer = config(*settings, "train.max_updates=3")
-            with (
-                pytest.raises(BytenmtError, match="patterns of spans") if version else nullcontext()
-            ):
+            refusal = pytest.raises(BytenmtError, match="patterns of spans")
+            with refusal if version else nullcontext():
                 train(run, longer, **texts, device=CPU, resume=True)
 
 
 @pytest.mark.slow
-def test_the_average_of_a_run_begins_with_other_weights(
-    texts: dict[str, Any], tmp_path: Path
-) -> None:
+def test_an_average_begins_with_other_weights(texts: dict[str, Any], tmp_path: Path) -> None:
     """--init-from: stopped and resumed by the same options, a run ends with the weights of one that
     was not, even where the first run has gone since."""
     gone = tmp_path / "gone"
     train(gone, config("luong", "train.max_updates=2"), **texts, device=CPU)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    settings = ("train.schedule='constant'", "train.ema=0.9")
-    train(
-        whole,
-        config("luong", *settings, "train.max_updates=6"),
-        **texts,
-        device=CPU,
-        init_from=gone,
+    longer, shorter = (
+        config("luong", f"train.schedule=constant train.ema=0.9 train.max_updates={n}")
+        for n in (6, 3)
     )
-    train(
-        parts,
-        config("luong", *settings, "train.max_updates=3"),
-        **texts,
-        device=CPU,
-        init_from=gone,
-    )
+    train(whole, longer, **texts, device=CPU, init_from=gone)
+    train(parts, shorter, **texts, device=CPU, init_from=gone)
     gone.rename(tmp_path / "elsewhere")
-    more = config("luong", *settings, "train.max_updates=6")
-    train(parts, more, **texts, device=CPU, init_from=gone, resume=True)
+    train(parts, longer, **texts, device=CPU, init_from=gone, resume=True)
     assert_same(weights(whole), weights(parts))
 
 
 # ---- a loop of one's own
 
-LINEAR = (
-    "train.schedule=linear",
-    "train.max_epochs=2",
-    "train.warmup_updates=1",
-    "train.max_updates=0",
-)
+LINEAR = "train.schedule=linear train.max_epochs=2 train.warmup_updates=1 train.max_updates=0"
 
 
 def own_loop(
     texts: dict[str, Any], n_updates: int
 ) -> tuple[Trainer, TranslationObjective, list[float]]:
     """Train as the guide does; return the bits per byte of each update, too."""
-    settings = config("luong", *LINEAR)
+    settings = config("luong", LINEAR)
     pairs, valid = (ParallelCorpus.open_all(files) for files in (texts["files"], [texts["valid"]]))
     objective = TranslationObjective(settings, pairs, valid)
     trainer = Trainer(settings, CPU, objective=objective)
@@ -211,7 +181,7 @@ def test_an_own_loop_trains_as_the_command_and_can_be_resumed(
 ) -> None:
     """A schedule by epochs falls in it, and the weights are those of a run without a break."""
     whole, own = tmp_path / "whole", tmp_path / "own"
-    train(whole, config("luong", *LINEAR), **texts, device=CPU)
+    train(whole, config("luong", LINEAR), **texts, device=CPU)
     trainer, objective, bits = own_loop(texts, 3)
     assert [record["train_bits_per_byte"] for record in records(whole)[:3]] == pytest.approx(bits)
     assert trainer.progress.batch == 3 and trainer.progress.epoch_batches > 3
@@ -222,21 +192,13 @@ def test_an_own_loop_trains_as_the_command_and_can_be_resumed(
     assert_same(weights(whole), weights(own))
     trainer.save(tmp_path / "other", facts=Facts(pairs=3))
     with pytest.raises(bytenmt.BytenmtError, match="3 pairs.*now"):
-        train(tmp_path / "other", config("luong", *LINEAR), **texts, device=CPU, resume=True)
+        train(tmp_path / "other", config("luong", LINEAR), **texts, device=CPU, resume=True)
 
 
 # ---- the command
 
-TRAIN = ["train", "-o", "run"]
-SMALL = ["--arch", "luong", "--preset", "tiny", "--threads", "1"]
-SMALL += [
-    "--set",
-    "model.d_embedding=8",
-    "--set",
-    "model.d_hidden=8",
-    "--set",
-    "train.valid_lines=0",
-]
+SMALL = "--arch luong --preset tiny --threads 1 --set train.valid_lines=0"
+SMALL += " --set model.d_embedding=8 --set model.d_hidden=8"
 
 
 @pytest.fixture
@@ -251,50 +213,29 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("option", ["weighted", "text"])
 def test_a_run_knows_its_texts(place: Path, option: str) -> None:
     """--resume needs none of them; others are refused, and other settings."""
-    texts = {
-        "weighted": [
-            "--src",
-            "src",
-            "--tgt",
-            "tgt",
-            "--src",
-            "tgt",
-            "--tgt",
-            "src",
-            "--weight",
-            "2",
-        ]
-        + ["--weight", "0.5", "--valid-src", "src", "--valid-tgt", "valid"],
-        "text": ["--text", "src", "--valid-text", "valid", "--set", "train.window=4"],
-    }[option]
-    asked = invoke(*TRAIN, *SMALL, "--resume")
-    assert (
-        asked.exit_code == 1
-        and "run holds nothing to continue: give the training text" in asked.stderr
-    )
-    assert (done := invoke(*TRAIN, *SMALL, *texts, "--max-updates", "1")).exit_code == 0, (
-        done.stderr
-    )
+    texts = "--text src --valid-text valid --set train.window=4"
+    if option == "weighted":
+        texts = "--src src --tgt tgt --src tgt --tgt src --weight 2 --weight 0.5"
+        texts += " --valid-src src --valid-tgt valid"
+    asked = invoke(f"train -o run {SMALL} --resume")
+    assert asked.exit_code == 1
+    assert "run holds nothing to continue: give the training text" in asked.stderr
+    accepted(f"train -o run {SMALL} {texts} --max-updates 1")
     files, valid = texts_of_run(place / "run")
     assert [one.tgt for one in valid] == [place / "valid"]
     assert [one.weight for one in files] == {"weighted": [2.0, 0.5]}.get(option, [1.0])
     weighted, _ = files_to_train_on(place / "run", True, ((),) * 4, [3.0] * len(files), ((),) * 4)
     assert [one.weight for one in weighted] == [3.0] * len(files)
-    assert (done := invoke(*TRAIN, "--resume", "--max-updates", "2")).exit_code == 0, done.stderr
-    for words, message in (
-        (
-            ["--text", "valid", "--valid-text", "valid"],
-            "trained on other text" if option == "text" else "model.source",
-        ),
-        (["--set", "train.clip_norm=0.5"], "train.clip_norm is 0.5, but run was trained with"),
-    ):
-        refused = invoke(*TRAIN, "--resume", "--max-updates", "3", *words)
-        assert refused.exit_code == 1 and message in refused.stderr
+    accepted("train -o run --resume --max-updates 2")
+    other_text = "trained on other text" if option == "text" else "model.source"
+    longer = "train -o run --resume --max-updates 3"
+    assert other_text in refused(f"{longer} --text valid --valid-text valid")
+    clipped = "train.clip_norm is 0.5, but run was trained with"
+    assert clipped in refused(f"{longer} --set train.clip_norm=0.5")
     facts = read_run(place / "run", "last")[1].facts
     assert facts.update == 2 and facts.valid is not None and facts.without_folders().valid is None
     (place / "src").unlink()
-    gone = invoke(*TRAIN, "--resume", "--max-updates", "3")
-    assert gone.exit_code == 1 and "src cannot be read: No such file" in gone.stderr
+    assert "src cannot be read: No such file" in refused(longer)
 
 
 def test_python_leaves_out_what_is_none(place: Path) -> None:

@@ -27,9 +27,8 @@ def some_gradients(seed: int, n_rows: int = 24) -> list[RowGradients]:
     generator = torch.Generator().manual_seed(seed)
     make_tables = []
     for t in (5, 4):
-        rows = torch.randint(n_rows // 2, (t, 2), generator=generator) + torch.tensor(
-            [0, n_rows // 2]
-        )
+        rows = torch.randint(n_rows // 2, (t, 2), generator=generator)
+        rows = rows + torch.tensor([0, n_rows // 2])
         make_tables.append(RowGradients(rows, torch.randn(t, 3, generator=generator)))
     return make_tables
 
@@ -57,9 +56,9 @@ def test_each_row_is_updated_as_by_adam(device: str) -> None:
         ours = RowAdam(make_tables().to(DEVICE if device == "tensors" else CPU), (0.8, 0.95))
         for update in range(6):
             gradients = some_gradients(update)
-            ours.tables.gradients += [
-                RowGradients(*(part.to(ours.sums.device) for part in one)) for one in gradients
-            ]
+            for rows_read, gradient in gradients:
+                on = ours.sums.device
+                ours.tables.gradients.append(RowGradients(rows_read.to(on), gradient.to(on)))
             ours.step(0.1 / (update + 1))
             for row, optimizer, gradient in zip(rows, each, dense(gradients), strict=True):
                 if gradient.any():
@@ -69,9 +68,8 @@ def test_each_row_is_updated_as_by_adam(device: str) -> None:
             expected = torch.stack([row.detach() for row in rows])
             torch.testing.assert_close(ours.tables.weight.detach().cpu(), expected)
         assert not ours.tables.gradients
-        n_updates = [
-            int(o.state[row]["step"]) if o.state else 0 for row, o in zip(rows, each, strict=True)
-        ]
+        states = [optimizer.state.get(row, {}) for row, optimizer in zip(rows, each, strict=True)]
+        n_updates = [int(state.get("step", 0)) for state in states]
         assert ours.n_updates.tolist() == n_updates and len(set(n_updates)) > 3
 
 
@@ -81,10 +79,8 @@ def test_padding_moves_no_row() -> None:
     ours.tables.gradients += some_gradients(1)
     ours.step(0.1)
     before = ours.tables.weight.detach().clone()
-    again = some_gradients(1)
-    ours.tables.gradients += [
-        one._replace(gradient=torch.zeros_like(one.gradient)) for one in again
-    ]
+    for rows, gradient in some_gradients(1):
+        ours.tables.gradients.append(RowGradients(rows, torch.zeros_like(gradient)))
     ours.step(0.1)
     assert torch.equal(ours.tables.weight, before) and int(ours.n_updates.max()) == 1
 
@@ -92,10 +88,8 @@ def test_padding_moves_no_row() -> None:
 @pytest.mark.slow
 def test_a_run_without_tables_begins_one_with(tmp_path: Path, texts: dict[str, Any]) -> None:
     """--init-from: its weights, and tables of zeros; the other way round is refused."""
-    plain, with_tables = (
-        config("luong", "train.max_updates=3"),
-        config("luong", *NGRAMS, "model.ngram_word_rows=32", "train.max_updates=4"),
-    )
+    plain = config("luong", "train.max_updates=3")
+    with_tables = config("luong", *NGRAMS, "model.ngram_word_rows=32 train.max_updates=4")
     train(tmp_path / "plain", plain, **texts, device=CPU)
     trainer = Trainer(with_tables, CPU)
     tensors = read_initial_weights(tmp_path / "plain", plain.model)[1]

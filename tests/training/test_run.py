@@ -43,13 +43,8 @@ def test_a_model_learns_to_copy(arch: str, tmp_path: Path) -> None:
     lines = ["".join(generator.choice(list("ab가"), 2)) for _ in range(60)]
     file = tmp_path / "text"
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    settings = [
-        "model.dropout=0.0",
-        "train.max_updates=70",
-        "train.lr=0.1",
-        "train.warmup_updates=5",
-    ]
-    settings += ["train.valid_every=70", "train.save_every=70", "train.max_tokens=400"]
+    settings = ["model.dropout=0.0 train.max_updates=70 train.lr=0.1 train.warmup_updates=5"]
+    settings.append("train.valid_every=70 train.save_every=70 train.max_tokens=400")
     settings.append("data.empty_source=0.1")
     if arch == "luong":
         settings.append("model.n_layers=1")
@@ -69,22 +64,17 @@ def test_a_model_learns_to_copy(arch: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_best_is_the_best_validation(texts: dict[str, Any], tmp_path: Path) -> None:
     """Weights and validations are fp32 where training is in bf16."""
-    run, settings = (
-        tmp_path / "run",
-        ("train.max_updates=20", "train.lr=0.05", "train.precision=bf16"),
-    )
-    train(run, config("convs2s", *settings), **texts, device=CPU)
-    found = {
-        r["update"]: r["valid_bits_per_byte"] for r in records(run) if "valid_bits_per_byte" in r
-    }
+    run, name = tmp_path / "run", "valid_bits_per_byte"
+    settings = config("convs2s", "train.max_updates=20 train.lr=0.05 train.precision=bf16")
+    train(run, settings, **texts, device=CPU)
+    found = {record["update"]: record[name] for record in records(run) if name in record}
     model, facts = Run(run).model(), read_run(run)[1].facts
     assert found[20] < found[4] - 0.1 and model.embedding.weight.dtype == torch.float32
     assert facts.progress is not None
     assert found[facts.update] == facts.progress.best == min(found.values())
     corpus = ParallelCorpus.open_all([texts["valid"]])
-    again = bits_per_byte(
-        log_probabilities(TorchScorer([model], CPU), corpus), corpus.target_lengths
-    )
+    nats = log_probabilities(TorchScorer([model], CPU), corpus)
+    again = bits_per_byte(nats, corpus.target_lengths)
     assert again == pytest.approx(min(found.values()), abs=1e-5)
 
 
@@ -119,18 +109,16 @@ def first_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, lines in (("src", "one two\nthree\n"), ("tgt", "eins zwei\ndrei\n")):
         (folder / name).write_text(lines * 9)
     pair = PairFiles(folder / "src", folder / "tgt")
-    train(
-        folder / "run", config("luong", "train.max_updates=2"), files=[pair], valid=pair, device=CPU
-    )
+    settings = config("luong", "train.max_updates=2")
+    train(folder / "run", settings, files=[pair], valid=pair, device=CPU)
     return folder / "run"
 
 
 def _begin_as_one(group: Group, folder: Path, texts: dict[str, Any], first_run: Path) -> None:
     # What they read differs, as on machines whose disks do: the leading process reads for all.
     start = first_run if group.is_leader else folder / "not there"
-    train(
-        folder / "run", config("luong", *STILL), **texts, device=CPU, init_from=start, group=group
-    )
+    settings = config("luong", *STILL)
+    train(folder / "run", settings, **texts, device=CPU, init_from=start, group=group)
 
 
 @pytest.mark.slow
@@ -147,14 +135,9 @@ def test_a_run_begins_with_the_weights_of_another(
         assert read_run(run, "last")[1].facts.pairs == 40
     results(_begin_as_one, tmp_path, texts, first_run)
     assert_same(best(first_run), best(tmp_path / "run"))
+    wide = config("luong", "model.d_hidden=16")
     with pytest.raises(CheckpointError, match="another model"):
-        train(
-            tmp_path / "wide",
-            config("luong", "model.d_hidden=16"),
-            **texts,
-            device=CPU,
-            init_from=first_run,
-        )
+        train(tmp_path / "wide", wide, **texts, device=CPU, init_from=first_run)
     assert not (tmp_path / "wide").exists()
 
 
@@ -208,8 +191,12 @@ def test_bad_input_leaves_no_folder(
 ) -> None:
     (tmp_path / "short").write_bytes(b"19 bytes of a text.")
     (tmp_path / "empty").write_bytes(b"")
-    paths = [[tmp_path / name for name in some.split()] for some in names]
-    files, valid = (PairFiles(*some) if len(some) > 1 else PairFiles(tgt=some[0]) for some in paths)
+
+    def files_of(some: str) -> PairFiles:
+        *source, target = (tmp_path / name for name in some.split())
+        return PairFiles(source[0] if source else None, target)
+
+    files, valid = map(files_of, names)
     with pytest.raises((ConfigError, DataError), match=message):
         train(tmp_path / "run", config(arch, *settings), files=[files], valid=valid, device=CPU)
     assert not (tmp_path / "run").exists()
@@ -228,14 +215,11 @@ def test_resume_keeps_the_threads(
         return Trainer(*arguments)
 
     monkeypatch.setattr(training, "Trainer", build)
-    for n_updates, threads, n_cores, expected in (
-        *((1, None, 4, before), (2, 3, 4, 3), (3, None, 4, 3), (4, None, 2, 2), (5, None, 4, 2)),
-    ):
+    rows = ((None, 4, before), (3, 4, 3), (None, 4, 3), (None, 2, 2), (None, 4, 2))
+    for n_updates, (threads, n_cores, expected) in enumerate(rows, 1):
         monkeypatch.setattr(training, "n_cores", lambda n_cores=n_cores: n_cores)
-        heard, wanted = (
-            Heard(),
-            config("luong", f"train.max_updates={n_updates}", "train.schedule=constant"),
-        )
+        heard = Heard()
+        wanted = config("luong", f"train.max_updates={n_updates} train.schedule=constant")
         more: dict[str, Any] = {"resume": run.exists(), "threads": threads, "reporter": heard}
         train(run, wanted, **texts, device=CPU, **more)
         assert any(f", {expected} CPU thread" in line for line in heard.lines)
@@ -249,29 +233,19 @@ def test_resume_keeps_the_threads(
 @pytest.mark.slow
 def test_patience_and_plateau(texts: dict[str, Any], tmp_path: Path) -> None:
     heard, run = Heard(), tmp_path / "run"
-    hopeless = [
-        "train.valid_lines=1",
-        "train.lr=1e-12",
-        "train.warmup_updates=0",
-        "train.valid_every=2",
-    ]
-    hopeless += ["train.weight_decay=0.0", "train.metric=chrf"]
-    settings = [*hopeless, "train.patience=3", "train.max_updates=40"]
-    train(run, config("luong", *settings), **texts, device=CPU, reporter=heard)
+    hopeless = "train.valid_lines=1 train.lr=1e-12 train.warmup_updates=0 train.valid_every=2"
+    hopeless += " train.weight_decay=0.0 train.metric=chrf"
+    settings = config("luong", hopeless, "train.patience=3 train.max_updates=40")
+    train(run, settings, **texts, device=CPU, reporter=heard)
     assert "(no better chrf for 3 validations)" in heard.lines[-1]
     assert heard.shown[-1] == 1.0 and max(heard.shown[:-1]) == 0.2
     assert load_checkpoint(run).update == 8
-    train(run, config("luong", *settings), **texts, device=CPU, resume=True, reporter=heard)
+    train(run, settings, **texts, device=CPU, resume=True, reporter=heard)
     assert "finished at update 8 (no better chrf for 3 validations); best" in heard.lines[-1]
     assert heard.lines[-1].endswith(": raise its limits or --patience to go on")
-    plateau = ["train.schedule='plateau'", "train.plateau_factor=0.1", "train.min_lr=1e-2"]
-    train(
-        tmp_path / "plateau",
-        config("luong", *hopeless, *plateau),
-        **texts,
-        device=CPU,
-        reporter=heard,
-    )
+    plateau = "train.schedule=plateau train.plateau_factor=0.1 train.min_lr=1e-2"
+    falling = config("luong", hopeless, plateau)
+    train(tmp_path / "plateau", falling, **texts, device=CPU, reporter=heard)
     assert "below train.min_lr" in heard.lines[-1]
     rates = {record["lr"] for record in records(tmp_path / "plateau")}
     np.testing.assert_allclose(sorted(rates), [1e-14, 1e-13, 1e-12])
@@ -311,27 +285,21 @@ def test_a_full_disk_leaves_what_was_saved(
     assert_same(weights(tmp_path / "whole"), weights(run))
 
 
-@pytest.mark.parametrize(("n_updates", "is_long"), [(99, True), (100, True), (101, False)])
 def test_a_warm_up_longer_than_the_run_is_named(
-    n_updates: int,
-    is_long: bool,
-    texts: dict[str, Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(TrainingLoop, "go", lambda self: 2)
-    heard = Heard()
-    settings = ["train.warmup_updates=100", f"train.max_updates={n_updates}"]
-    train(tmp_path / "run", config("luong", *settings), **texts, device=CPU, reporter=heard)
-    message = f"train.warmup_updates is 100, and the run ends after {n_updates} updates"
-    assert any(message in line for line in heard.lines) == is_long
+    for n_updates, is_long in ((99, True), (100, True), (101, False)):
+        heard = Heard()
+        settings = config("luong", f"train.warmup_updates=100 train.max_updates={n_updates}")
+        train(tmp_path / str(n_updates), settings, **texts, device=CPU, reporter=heard)
+        message = f"train.warmup_updates is 100, and the run ends after {n_updates} updates"
+        assert any(message in line for line in heard.lines) == is_long
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("schedule", "jumps"), [("cosine", True), ("constant", False)])
-def test_a_rate_that_jumps_is_named(
-    schedule: str, jumps: bool, texts: dict[str, Any], tmp_path: Path
-) -> None:
+def test_rates_that_jump(schedule: str, jumps: bool, texts: dict[str, Any], tmp_path: Path) -> None:
     """A finished cosine run that is extended; not one that goes on to the end that it had."""
     common = [f"train.schedule={schedule}", "train.warmup_updates=1", "train.valid_every=100"]
     for n_updates, expected in ((6, False), (12, jumps)):

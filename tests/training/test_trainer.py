@@ -42,19 +42,15 @@ def gradients(trainer: Trainer, *batches: Batch) -> list[torch.Tensor]:
 
 def still(arch: str = "convs2s", *settings: str) -> Trainer:
     """A trainer without dropout, clipping or motion: its gradients can be compared."""
-    return Trainer(
-        config(arch, "model.dropout=0.0", "train.clip_norm=0.0", "train.lr=1e-9", *settings), CPU
-    )
-
-
-def rows(batch: Batch, begin: int, end: int) -> Batch:
-    return Batch(*(part[begin:end] for part in batch))
+    plain = "model.dropout=0.0 train.clip_norm=0.0 train.lr=1e-9"
+    return Trainer(config(arch, plain, *settings), CPU)
 
 
 @pytest.mark.slow
 def test_summed_batches_are_one(batch: Batch) -> None:
     whole = gradients(still(), batch)
-    halves = gradients(still(), rows(batch, 0, 2), rows(batch, 2, 9))
+    pairs = batch.pairs()
+    halves = gradients(still(), Batch.from_pairs(pairs[:2]), Batch.from_pairs(pairs[2:]))
     for one, other in zip(whole, halves, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-7)
 
@@ -78,9 +74,8 @@ def test_random_draws_follow_from_update_and_process(batch: Batch) -> None:
 
 def test_batches_follow_the_configuration(texts: dict[str, Any]) -> None:
     """Weights repeat pairs; the place in the plan moves along."""
-    corpus = ParallelCorpus.open_all(
-        [*texts["files"], msgspec.structs.replace(texts["valid"], weight=3.0)]
-    )
+    more = msgspec.structs.replace(texts["valid"], weight=3.0)
+    corpus = ParallelCorpus.open_all([*texts["files"], more])
     settings = config("luong", "train.max_tokens=300")
     objective = TranslationObjective(settings, corpus, corpus)
     epochs: list[list[Batch]] = [[], []]
@@ -128,10 +123,8 @@ def test_the_next_epoch_is_planned_beside_training(monkeypatch: pytest.MonkeyPat
 
 
 def test_without_its_best_weights_a_run_begins_to_look_for_them(tmp_path: Path) -> None:
-    trainer, progress = (
-        Trainer(config("luong"), CPU),
-        Progress(update=9, best=1.0, best_update=3, waited=2),
-    )
+    trainer = Trainer(config("luong"), CPU)
+    progress = Progress(update=9, best=1.0, best_update=3, waited=2)
     for is_there, expected in ((True, (1.0, 3, 2)), (False, (None, 0, 0))):
         trainer.progress = progress
         trainer.save(tmp_path, best=is_there)
@@ -208,11 +201,8 @@ def test_drawn_inputs(arch: str) -> None:
     for ratio in (0.0, 0.6):
         drawn = draw_inputs(model, memory, true, ratio)
         with torch.no_grad():
-            likeliest = (
-                model(drawn, memory, model.start(memory))[0].argmax(-1)[:, :-1].to(torch.uint8)
-            )
-        own = drawn[:, 1:] == likeliest
-        assert torch.equal(drawn[:, 0], true[:, 0]) and bool(
-            (own | (drawn[:, 1:] == true[:, 1:])).all()
-        )
+            logits = model(drawn, memory, model.start(memory))[0]
+        own = drawn[:, 1:] == logits.argmax(-1)[:, :-1].to(torch.uint8)
+        assert torch.equal(drawn[:, 0], true[:, 0])
+        assert bool((own | (drawn[:, 1:] == true[:, 1:])).all())
         assert float(own.float().mean()) == pytest.approx(1 - ratio, abs=0.1)

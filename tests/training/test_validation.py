@@ -3,6 +3,7 @@
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -53,20 +54,12 @@ class FakeMachine:
     kind."""
 
     def __init__(self, patch: pytest.MonkeyPatch, **costs: float) -> None:
-        """costs: seconds of an update, a score and a translate."""
+        """costs: seconds of an update and a score; a translation takes none."""
         self.spent = dict.fromkeys(("update", "score", "translate"), 0.0)
-        classes: dict[str, type] = {
-            "update": Trainer,
-            "score": TranslationObjective,
-            "translate": Translator,
-        }
-        for name, cls in classes.items():
-            patch.setattr(cls, name, self._timed(name, getattr(cls, name), costs[name]))
-        patch.setattr(time, "monotonic", lambda: self.seconds)
-
-    @property
-    def seconds(self) -> float:
-        return sum(self.spent.values())
+        classes = (Trainer, TranslationObjective, Translator)
+        for cls, name in zip(classes, self.spent, strict=True):
+            patch.setattr(cls, name, self._timed(name, getattr(cls, name), costs.get(name, 0.0)))
+        patch.setattr(time, "monotonic", lambda: sum(self.spent.values()))
 
     def _timed(self, name: str, method: Any, seconds: float) -> Any:
         def timed(*arguments: Any) -> Any:
@@ -81,18 +74,13 @@ def test_a_limit_of_time_is_that_of_the_training(
 ) -> None:
     """Validations count, and what is compiled before the first update does not. The weights and the
     updates of validations know nothing of the clock."""
-    common = [
-        "train.schedule='constant'",
-        "train.valid_lines=1",
-        "train.metric=chrf",
-        "train.lr=1e-9",
-    ]
+    common = "train.schedule=constant train.valid_lines=1 train.metric=chrf train.lr=1e-9"
     timed, plain = tmp_path / "timed", tmp_path / "plain"
-    train(plain, config("luong", *common, "train.max_updates=7"), **texts, device=CPU)
-    spent = FakeMachine(monkeypatch, update=60, score=200, translate=0).spent
+    train(plain, config("luong", common, "train.max_updates=7"), **texts, device=CPU)
+    spent = FakeMachine(monkeypatch, update=60, score=200).spent
     monkeypatch.setattr(training, "check_program", lambda *_: spent.update(compilation=900.0))
-    limits = ["train.max_updates=0", "train.max_minutes=9"]
-    train(timed, config("luong", *common, *limits), **texts, device=CPU)
+    limits = "train.max_updates=0 train.max_minutes=9"
+    train(timed, config("luong", common, limits), **texts, device=CPU)
     assert [record["update"] for record in validations(timed)] == [4, 7]
     assert [record["update"] for record in validations(plain)] == [4, 7]
     assert_same(weights(timed), weights(plain))
@@ -117,16 +105,15 @@ def test_the_best_by_each_metric_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Higher is better, or lower, as the metric says; also one of a plugin, of which lower is."""
-    remaining = iter(values)
+    scores = Mock(side_effect=[{f"valid_{metric}": value} for value in values])
     monkeypatch.setitem(METRICS, "length", Metric("length", False, lambda *_: [0.0]))
-    monkeypatch.setattr(
-        TranslationObjective, "score", lambda *_: {f"valid_{metric}": next(remaining)}
-    )
+    monkeypatch.setattr(TranslationObjective, "score", scores)
     monkeypatch.setattr(TranslationObjective, "decode", lambda *_: {})
-    settings = [f"train.metric={metric}", "train.valid_every=1", "train.max_updates=3"]
-    train(tmp_path, config("luong", *settings, "train.valid_lines=1"), **texts, device=CPU)
+    settings = f"train.metric={metric} train.valid_every=1 train.max_updates=3 train.valid_lines=1"
+    train(tmp_path, config("luong", settings), **texts, device=CPU)
     assert read_run(tmp_path)[1].facts.update == best_update
-    assert load_checkpoint(tmp_path).facts.progress.best == values[best_update - 1]  # type: ignore[union-attr]
+    progress = load_checkpoint(tmp_path).facts.progress
+    assert progress is not None and progress.best == values[best_update - 1]
 
 
 def test_a_metric_of_a_plugin_is_logged(
@@ -177,28 +164,22 @@ def test_a_validation_that_fails_loses_nothing(
     assert_same(weights(whole), weights(failed))
     assert read_run(whole)[1].facts.update == read_run(failed)[1].facts.update
     known = ("update", "valid_bits_per_byte", "train_bits_per_byte", "lr")
-    logs = [
-        [{key: record[key] for key in known if key in record} for record in records(run)]
-        for run in (whole, failed)
-    ]
-    assert logs[0] == logs[1]
+    for one, other in zip(records(whole), records(failed), strict=True):
+        assert {key: one.get(key) for key in known} == {key: other.get(key) for key in known}
 
 
 def test_a_metric_of_a_plugin_that_fails_is_one_line(
     texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(*_: Any) -> Any:
-        raise Failure("no\nmodel")
-
-    monkeypatch.setitem(METRICS, "broken", Metric("broken", True, fails))
-    settings = ["train.valid_lines=1", "train.max_updates=2", "train.valid_every=1"]
-    with pytest.raises(
-        BytenmtError, match="^metric broken: Failure: no model: correct the plugin$"
-    ):
-        train(tmp_path, config("luong", *settings), **texts, device=CPU)
+    failing = Mock(side_effect=Failure("no\nmodel"))
+    monkeypatch.setitem(METRICS, "broken", Metric("broken", True, failing))
+    settings = config("luong", "train.valid_lines=1 train.max_updates=2 train.valid_every=1")
+    message = "^metric broken: Failure: no model: correct the plugin$"
+    with pytest.raises(BytenmtError, match=message):
+        train(tmp_path, settings, **texts, device=CPU)
     assert load_checkpoint(tmp_path).update == 1
     monkeypatch.delitem(METRICS, "broken")
-    train(tmp_path, config("luong", *settings), **texts, device=CPU, resume=True)
+    train(tmp_path, settings, **texts, device=CPU, resume=True)
     assert [record["update"] for record in validations(tmp_path)] == [1, 2]
 
 

@@ -18,23 +18,17 @@ from variants import VARIANTS
 from bytenmt.architectures.bahdanau import model as bahdanau
 from bytenmt.architectures.convs2s import model as convs2s
 from bytenmt.architectures.luong import model as luong
-from bytenmt.architectures.transformer import model as transformer
 from bytenmt.config.schema import parse_config
 from bytenmt.decoding.pytorch.scorer import TorchScorer
 from bytenmt.translation.alignment import CharacterLink, align_lines, link_characters, mean_weights
 from bytenmt.utf8 import BOS, EOS
 
 CPU = torch.device("cpu")
-PAIRS = [
-    ("가나 b".encode(), "x 다".encode()),
-    (b"one two three", b"ab"),
-    (b"q", "é\U0001f600".encode()),
-    (b"z", b""),
-]
+TEXTS = [("가나 b", "x 다"), ("one two three", "ab"), ("q", "é\U0001f600"), ("z", "")]
+PAIRS = [(source.encode(), target.encode()) for source, target in TEXTS]
+MODELS = {name: VARIANTS[name] for name in WITH_SOURCE}
 CASES = {
-    name: VARIANTS[name]
-    for name in WITH_SOURCE
-    if parse_config({"model": VARIANTS[name]}).model.has_attention
+    key: one for key, one in MODELS.items() if parse_config({"model": one}).model.has_attention
 }
 CASES["luong-reversed"] = {**VARIANTS["luong"], "reverse_source": True}
 # Attention sees the source in the text's order, though it is read backwards.
@@ -52,6 +46,7 @@ def seen(model: Any, source: bytes, text: bytes, is_reversed: bool) -> np.ndarra
     src = torch.tensor([[*source, EOS]], dtype=torch.uint8)
     memory = model.encode(src, torch.tensor([len(source) + 1]))
     found: list[np.ndarray] = []
+    shape = len(text), len(source) + 1
 
     with pytest.MonkeyPatch.context() as patch, torch.no_grad():
         for module in (bahdanau, luong, convs2s):
@@ -67,19 +62,16 @@ def seen(model: Any, source: bytes, text: bytes, is_reversed: bool) -> np.ndarra
 
         def noting_heads(q: Any, k: Any, v: Any, attn_mask: Any) -> Any:
             """Record the attention weights of the Transformer by passing the identity as values."""
-            if (q.shape[2], k.shape[2]) == (
-                len(text),
-                len(source) + 1,
-            ):  # not a block of self-attention
+            if (q.shape[2], k.shape[2]) == shape:  # not a block of self-attention
                 values = torch.eye(k.shape[2], dtype=v.dtype).expand(*k.shape[:3], -1)
                 found.append(attention(q, k, values, attn_mask=attn_mask)[0].mean(dim=0).numpy())
             return attention(q, k, v, attn_mask=attn_mask)
 
-        patch.setattr(transformer.F, "scaled_dot_product_attention", noting_heads)
+        patch.setattr(torch.nn.functional, "scaled_dot_product_attention", noting_heads)
         tgt = torch.tensor([[BOS, *text[:-1]]], dtype=torch.uint8)
         model(tgt, memory, model.start(memory))
     # Calls are the bytes of one layer, or the layers with all their bytes.
-    weights = np.concatenate(found).reshape(-1, len(text), len(source) + 1).mean(axis=0)
+    weights = np.concatenate(found).reshape(-1, *shape).mean(axis=0)
     order = [*reversed(range(len(source))), len(source)] if is_reversed else range(len(source) + 1)
     return weights[:, order]
 
@@ -87,8 +79,7 @@ def seen(model: Any, source: bytes, text: bytes, is_reversed: bool) -> np.ndarra
 @by_variant("name", CASES)
 def test_the_weights_are_those_of_the_prediction(name: str) -> None:
     """Weights agree in a padded batch, in the order of the source; they are probabilities unless
-    attention fades, and the mean for two models.
-    """
+    attention fades, and the mean for two models."""
     models = [build(CASES[name], seed, scale=2.0) for seed in (0, 1)]
     for chosen in (models[:1], models):
         found = mean_weights(scorers(*chosen), PAIRS)
@@ -102,9 +93,8 @@ def test_the_weights_are_those_of_the_prediction(name: str) -> None:
                 assert np.allclose(weights, np.mean(parts, axis=0), atol=1e-6)
                 if name not in FADING:
                     assert np.allclose(weights.sum(axis=1), 1, atol=1e-6)
-    assert np.ptp(found[1]) > (
-        0.02 if name in ("luong-twice", "luong-location-bounded") else 0.1
-    ), "weights that are all alike tell no mistake"
+    least = 0.02 if name == "luong-twice" else 0.1
+    assert np.ptp(found[1]) > least, "weights that are all alike tell no mistake"
 
 
 @given(st.text("a한é\U0001f600", max_size=6), st.text("b글", max_size=5), st.integers(0, 9))
@@ -133,25 +123,22 @@ def test_pieces_are_told_in_the_places_of_the_line() -> None:
     one, other = align_lines(models, [[(*first, b"")], [(*second, b"")]])
     (line, nothing) = align_lines(models, [[(*first, b" "), (*second, b"")], [(b"", b"", b"")]])
     assert nothing == [] and line[: len(one)] == one and len(line) == len(one) + len(other) == 5
-    moved = [
-        CharacterLink((a + 4, b + 4), (c + 3, d + 3), weight) for (a, b), (c, d), weight in other
-    ]
-    assert line[len(one) :] == moved
+    for link, ((a, b), (c, d), weight) in zip(line[len(one) :], other, strict=True):
+        assert link == CharacterLink((a + 4, b + 4), (c + 3, d + 3), weight)
+
+
+BY_PYTORCH = "--engine torch --device cpu -b 2 --n-best 2 --max-source-bytes 7"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "options", ["", "--engine torch --device cpu -b 2 --n-best 2 --max-source-bytes 7"]
-)
+@pytest.mark.parametrize("options", ["", BY_PYTORCH])
 def test_the_command_tells_alignments(tmp_path: Path, options: str) -> None:
     """With --alignment every character but the separators of parts is aligned."""
     run, plain = make_run(tmp_path / "run"), make_run(tmp_path / "plain", "bytenet", 1)
-    near = make_run(
-        tmp_path / "near", "luong", 2, ("model.attention=local-p", "model.attention_window=5")
-    )
-    off = make_run(
-        tmp_path / "off", "luong", 2, ("model.attention=off", "model.input_feeding=false")
-    )
+    local = ("model.attention=local-p", "model.attention_window=5")
+    near = make_run(tmp_path / "near", "luong", 2, local)
+    without = ("model.attention=off", "model.input_feeding=false")
+    off = make_run(tmp_path / "off", "luong", 2, without)
     (tmp_path / "src").write_text("one 두 번째 three\n\nb\n")
     options += " --format jsonl --max-len-b 9"
     command = ["translate", "-i", f"{tmp_path}/src", *options.split()]

@@ -59,16 +59,16 @@ def test_without_the_setting_a_source_is_read_as_it_is() -> None:
 def test_the_opposite_model_does_not_see_the_form() -> None:
     texts: list[bytes] = []
 
-    class Noted:
-        def score_texts(self, sources: list[bytes], targets: list[bytes]) -> Any:
+    class Noted(TorchScorer):
+        def score_texts(self, sources: Any, targets: Any, formality: Any = None) -> Any:
             texts.extend([*sources, *targets])
-            return TorchScorer([small_model("luong")], CPU).score_texts(sources, targets)
+            return super().score_texts(sources, targets, formality)
 
     request = Request(b"one", 9, formality="informal")
     translator = made_up_translator(n_best=2)
     with translator._engine(1) as engine:
         ((_, hypotheses),) = decode(engine, [request])
-    Reranker(Noted(), 1.0).rerank(request, hypotheses)  # type: ignore[arg-type]
+    Reranker(Noted([small_model("luong")], CPU), 1.0).rerank(request, hypotheses)
     assert texts and not any(set(b"\xc0\xc1") & set(text) for text in texts)
 
 
@@ -80,9 +80,8 @@ def test_engines_read_the_byte_before_the_source(able: Path, engine: str, form: 
     asked = [Request(source, 12, formality=form) for source in SOURCES]
     plain = [Request(FORM_BYTES[form] + source, 12) for source in SOURCES]
     none = [Request(source, 12) for source in SOURCES]
-    outputs = [
-        dict(decode(runtime.make_engine(options, 4), requests)) for requests in (asked, plain, none)
-    ]
+    cases = (asked, plain, none)
+    outputs = [dict(decode(runtime.make_engine(options, 4), requests)) for requests in cases]
     assert outputs[0] == outputs[1] != outputs[2]
     for hypotheses in outputs[0].values():
         assert hypotheses[0].text.decode() is not None
@@ -90,9 +89,7 @@ def test_engines_read_the_byte_before_the_source(able: Path, engine: str, form: 
 
 @pytest.mark.parametrize("engine", ["torch", "numba"])
 @pytest.mark.parametrize("arch", ["luong", "convs2s"])
-def test_scorers_read_it_too_and_attention_has_no_column_for_it(
-    tmp_path: Path, engine: str, arch: str
-) -> None:
+def test_scorers_read_it_and_attention_lacks_it(tmp_path: Path, engine: str, arch: str) -> None:
     run = make_run(tmp_path / "run", arch, settings=ABLE)
     runtime = load_runs([run], EngineSpec(engine, "cpu", "fp32", 1))
     texts = [b"ab\xff", "다라".encode(), b"q\xff"]
@@ -179,15 +176,10 @@ def test_a_model_learns_to_obey(tmp_path: Path) -> None:
     }.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in sides), encoding="utf-8")
     files = PairFiles(tmp_path / "src", tmp_path / "tgt")
-    settings = ["data.formality=0.8", "model.d_hidden=48", "model.d_embedding=24"]
-    settings += [
-        "train.max_updates=250",
-        "train.lr=0.01",
-        "model.dropout=0",
-        "train.valid_every=250",
-    ]
+    settings = "data.formality=0.8 model.d_hidden=48 model.d_embedding=24 model.dropout=0"
+    limits = "train.max_updates=250 train.lr=0.01 train.valid_every=250"
     run = tmp_path / "run"
-    train(run, config("luong", *settings), files=[files], valid=files, device=CPU, threads=1)
+    train(run, config("luong", settings, limits), files=[files], valid=files, device=CPU, threads=1)
     for form, ending in (("informal", "st du"), ("formal", "en Sie")):
         translator = Translator.load(run, formality=form, device="cpu", max_len_b=20)
         translations = translator.translate([f"{verb} now" for verb in VERBS])

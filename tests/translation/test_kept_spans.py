@@ -33,26 +33,9 @@ from bytenmt.translation.settings import Settings
 from bytenmt.translation.translator import Translator
 
 BOLD, END, ALONE = Code("<g 1>", 1, True), Code("</g 1>", 1), Code("<x/>")
-PIECES = st.sampled_from(
-    [
-        "a",
-        "각 ",
-        ". ",
-        "B",
-        "\ue000",
-        "🙂",
-        "%s",
-        "<b>",
-        "</b>",
-        "{x}",
-        "  ",
-        "http://a.b",
-        BOLD,
-        END,
-        ALONE,
-    ]
-    + ["\u3000", "。", "!", "____", "....!!!!", "_"]
-)
+TEXTS = ["a", "각 ", ". ", "B", "\ue000", "🙂", "%s", "<b>", "</b>", "{x}", "  ", "http://a.b"]
+TEXTS += ["\u3000", "。", "!", "____", "....!!!!", "_"]
+PIECES: st.SearchStrategy[TextOrCode] = st.sampled_from([*TEXTS, BOLD, END, ALONE])
 
 
 def restored(data: bytes, spans: Sequence[KeptSpan]) -> str:
@@ -68,25 +51,21 @@ def shown(data: bytes) -> str:
 
 
 @given(st.lists(PIECES, max_size=40), st.integers(4, 60), st.sampled_from([(), ("en",), ("ko",)]))
-def test_what_is_marked_comes_back(
-    parts: list[TextOrCode], limit: int, languages: tuple[str, ...]
-) -> None:
+def test_marks_come_back(parts: list[TextOrCode], limit: int, languages: tuple[str, ...]) -> None:
     """Chunks have up to eight sentinels, numbered in their order, and pairs in their order; where
     each is written where it was, texts and codes are those of the line."""
-    chunks = split_line(mark_spans(parts, KeepSpec()), limit, languages)
-    back = [
-        [*restore_spans(chunk.source, chunk.spans), chunk.separator.decode()] for chunk in chunks
-    ]
-    assert merge_texts(part for some in back for part in some) == merge_texts(parts)
-    for chunk, some in zip(chunks, back, strict=True):
-        assert not chunk.separator.decode().strip()
-        assert (
-            sentinel_numbers(chunk.source) == [*range(len(chunk.spans))] and len(chunk.spans) <= 8
-        )
+    back: list[TextOrCode] = []
+    for chunk in split_line(mark_spans(parts, KeepSpec()), limit, languages):
+        separator = chunk.separator.decode()
+        own = restore_spans(chunk.source, chunk.spans)
+        back += [*own, separator]
+        assert not separator.strip() and len(chunk.spans) <= 8
+        assert sentinel_numbers(chunk.source) == [*range(len(chunk.spans))]
         assert all(0 <= first < second < len(chunk.spans) for first, second in chunk.pairs)
         assert len(chunk.source) <= limit or len(chunk.source) <= 4
-        own = "".join(part if isinstance(part, str) else part.text for part in some[:-1])
-        assert chunk.text.decode() == restored(chunk.source, chunk.spans) == own
+        text = "".join(part if isinstance(part, str) else part.text for part in own)
+        assert chunk.text.decode() == restored(chunk.source, chunk.spans) == text
+    assert merge_texts(back) == merge_texts(parts)
 
 
 @pytest.mark.parametrize(
@@ -98,18 +77,13 @@ def test_what_is_marked_comes_back(
         (["<b>a</b><b>c</b>"], "[0]a[1]c[2]", ((0, 1), (1, 2))),
         (["a ", BOLD, "b", END, ALONE, " c"], "a [0]b[1] c", ((0, 1),)),
         (["a ", BOLD, "{x}", END, "c"], "a [0]c", ()),
-        (
-            [END, "a", BOLD, " b", Code("</g 2>", 2), "c"],
-            "[0]a[1] b[2]c",
-            (),
-        ),  # closed before it is opened
+        # Closed before it is opened.
+        ([END, "a", BOLD, " b", Code("</g 2>", 2), "c"], "[0]a[1] b[2]c", ()),
         (["\ue000 {x}\ue001"], "\ue000 [0]\ue001", ()),
         ([], "", ()),
     ],
 )
-def test_marked_texts(
-    parts: list[TextOrCode], source: str, pairs: tuple[tuple[int, int], ...]
-) -> None:
+def test_marked(parts: list[TextOrCode], source: str, pairs: tuple[tuple[int, int], ...]) -> None:
     (chunk,) = split_line(mark_spans(parts, KeepSpec()), 1000)
     assert (shown(chunk.source), chunk.pairs) == (source, pairs)
 
@@ -120,11 +94,8 @@ def test_a_ninth_span_begins_a_chunk() -> None:
     assert shown(first.source).endswith("two [7] two") and shown(second.source) == "[0] [1]x[2]"
     assert second.pairs == ((1, 2),) and first.separator == b" "
     line = "a".join(["<b>"] + ["{x}"] * 7 + ["</b>"])
-    first, second = split_line(mark_spans(line.encode(), KeepSpec()), 1000)
-    assert (shown(first.source)[-6:], shown(second.source)) == (
-        "a[7]a",
-        "[0]",
-    ) or second.pairs == ()
+    _, second = split_line(mark_spans(line.encode(), KeepSpec()), 1000)
+    assert second.pairs == ()
 
 
 TABLE = (
@@ -139,10 +110,8 @@ TERMS = Glossary(Term(*row.split("=")) for row in TABLE.split("|"))
     [
         ("the server", "the dienst"),
         ("The Server of SERVERS", "The dienst of dienst"),
-        (
-            "Servers. Server! A server",
-            "Dienst. Dienst! A dienst",
-        ),  # a capital where a sentence begins
+        # A capital where a sentence begins.
+        ("Servers. Server! A server", "Dienst. Dienst! A dienst"),
         ("(“Server.”) Server", "(“Dienst.”) Dienst"),
         ("<b>Server</b> %s Server", "<b>Dienst</b> %s dienst"),
         ("a mail server, mail-server", "a Mailer, mail-dienst"),
@@ -192,7 +161,7 @@ def test_a_glossary_of_many_terms(tmp_path: Path) -> None:
 def test_a_line_of_parts_is_translated() -> None:
     """Its codes are where their sentinels were written; a term near them follows the beginning."""
     one = made_up_translator(glossary=TERMS, max_source_bytes=200)
-    line = [BOLD, "Server ", END, "at {place}", ALONE, "."]
+    line: list[TextOrCode] = [BOLD, "Server ", END, "at {place}", ALONE, "."]
     (result,) = one.translate_lines([line])
     assert result.parts == [BOLD, "Dienst ", END, "AT {place}", ALONE, ".0"]
     assert result.best.text == b"<g 1>Dienst </g 1>AT {place}<x/>.0"
@@ -213,7 +182,7 @@ COPIED = (
     ";{n, plural, one {# file} other {# files}}"
 )
 ALWAYS_COPIED = (
-    "http://localhost/a?b=1; info@x.org\t;<https://x.org>, (www.x.org) – info@x.org.;- - -;「…」;"
+    "http://localhost/a?b=1; info@x.org\t;<https://x.org>, (www.x.org) – a@x.org.;- - -;「…」;"
 )
 
 
@@ -261,10 +230,8 @@ def test_a_prefix_has_what_it_has() -> None:
 
 def test_what_the_model_would_have_left_out_is_flagged() -> None:
     """And only with models that keep something."""
-    for keep, flags in (
-        (KeepSpec(glossary=Glossary([Term("server", "ıß")])), (PLACEMENT,)),
-        (None, None),
-    ):
+    spec = KeepSpec(glossary=Glossary([Term("server", "ıß")]))
+    for keep, flags in ((spec, (PLACEMENT,)), (None, None)):
         batch = LineBatch(["a {x} Server. Server ß".encode()], Settings(keep=keep))
         (request,) = batch.requests
         batch.add(request, [Hypothesis(request.source or b"", -2.0, -1.0, is_past_end=True)])
@@ -292,15 +259,14 @@ def test_models_without_sentinels_refuse_to_keep(tmp_path: Path) -> None:
     plain = make_run(tmp_path / "plain")
     taught = make_run(tmp_path / "taught", settings=("data.sentinels=0.2",))
     wishes: list[dict[str, Any]] = [{"keep": "tags"}, {"keep_pattern": "a"}, {"glossary": TERMS}]
+    message = r"^.*need a model that was trained with sentinels.*\Z"
     for wish in wishes:
         for runs in ((plain,), (taught, plain)):
-            with pytest.raises(
-                SettingError, match="need a model that was trained with sentinels"
-            ) as told:
+            with pytest.raises(SettingError, match=message):
                 Translator.load(*runs, engine="torch", **wish)
-            assert "\n" not in str(told.value)
         assert Translator.load(taught, engine="torch", **wish).settings.keep is not None
-    for nothing in ({}, {"keep": "none"}, {"keep": ""}, {"keep_pattern": []}):
+    without: list[dict[str, Any]] = [{}, {"keep": "none"}, {"keep": ""}, {"keep_pattern": []}]
+    for nothing in without:
         assert Translator.load(plain, engine="torch", **nothing).settings.keep is None
     keep = Translator.load(taught, engine="torch", keep="none").settings.keep
     (none,) = split_line(mark_spans(b"<b> {x}", keep), 99)
@@ -309,13 +275,8 @@ def test_models_without_sentinels_refuse_to_keep(tmp_path: Path) -> None:
 
 def test_the_default_beam_is_that_of_sentinels(tmp_path: Path) -> None:
     taught = make_run(tmp_path / "taught", settings=("data.sentinels=0.2",))
-    settings: list[tuple[dict[str, Any], int]] = [
-        ({}, 4),
-        ({"beam": 1}, 1),
-        ({"beam": 2}, 2),
-        ({"sample": True}, 1),
-    ]
-    for named, beam in settings:
+    settings: list[dict[str, Any]] = [{}, {"beam": 1}, {"beam": 2}, {"sample": True}]
+    for named, beam in zip(settings, (4, 1, 2, 1), strict=True):
         assert Translator.load(taught, engine="torch", **named).options.beam == beam
     assert Translator.load(make_run(tmp_path / "plain"), engine="torch").options.beam == 1
 

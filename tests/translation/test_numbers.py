@@ -54,10 +54,8 @@ def test_the_best_hypothesis_has_the_numbers_of_the_source() -> None:
 
 def test_only_a_beam_is_asked_for_all_hypotheses() -> None:
     beam = Settings.from_dict({"beam": 4})
-    assert [request.returns_all for request in LineBatch([b"a 1", b"a"], beam).requests] == [
-        True,
-        False,
-    ]
+    asked = [request.returns_all for request in LineBatch([b"a 1", b"a"], beam).requests]
+    assert asked == [True, False]
     for values in ({"beam": 1}, {"beam": 4, "sample": True}):
         (request,) = LineBatch([b"a 1"], Settings.from_dict(values)).requests
         assert not request.returns_all

@@ -38,9 +38,7 @@ def source_log_probability(run: Path, text: bytes, source: bytes) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("length_penalty", [1.0, 0.4])
-def test_scores_of_both_directions_are_added(
-    there: Path, back: Path, length_penalty: float
-) -> None:
+def test_scores_of_both_directions_add(there: Path, back: Path, length_penalty: float) -> None:
     """The hypotheses are those of the search, in the order of the sums, of which n_best are
     returned."""
     search = {**SEARCH, "beam": 5, "length_penalty": length_penalty}
@@ -52,18 +50,15 @@ def test_scores_of_both_directions_are_added(
             assert [one.text for one in after] == [""]
             continue
         scale = 0.3 / (len(line) + 1) ** length_penalty
-        expected = sorted(
-            (
-                one.score + scale * source_log_probability(back, one.text.encode(), line.encode()),
-                one.text,
-            )
-            for one in before
-        )[::-1]
-        n_moved += expected[0][1] != before[0].text
-        assert [one.text for one in after] == [text for _, text in expected[:3]]
-        assert [one.score for one in after] == pytest.approx(
-            [score for score, _ in expected[:3]], abs=1e-5
-        )
+        scores = {}
+        for one in before:
+            reverse = source_log_probability(back, one.text.encode(), line.encode())
+            scores[one.text] = one.score + scale * reverse
+        expected = sorted(scores, key=lambda text: -scores[text])
+        n_moved += expected[0] != before[0].text
+        assert [one.text for one in after] == expected[:3]
+        for one in after:
+            assert one.score == pytest.approx(scores[one.text], abs=1e-5)
         of_search = {one.text: one.log_probability for one in before}
         assert all(one.log_probability == of_search[one.text] for one in after)
     assert n_moved, "no hypothesis has changed its place: the test shows nothing"
@@ -79,7 +74,8 @@ def test_each_sentence_of_a_line_is_ranked(there: Path, back: Path) -> None:
 
 
 def test_what_reranking_needs(there: Path, back: Path, tmp_path: Path) -> None:
-    for search in ({}, {"beam": 4, "sample": True}):
+    searches: list[dict[str, Any]] = [{}, {"beam": 4, "sample": True}]
+    for search in searches:
         plain = Translator.load(there, **SEARCH, **search).n_best(LINES)
         assert Translator.load(there, reverse=back, **SEARCH, **search).n_best(LINES) == plain
     language_model = make_run(tmp_path / "language", settings=("model.source=false",))
@@ -89,17 +85,9 @@ def test_what_reranking_needs(there: Path, back: Path, tmp_path: Path) -> None:
 
 def test_a_server_ranks_by_the_model_of_the_opposite_direction(there: Path, back: Path) -> None:
     lines = [line for line in LINES if line]
-    search = {
-        "beam": 4,
-        "max_len_a": 1.0,
-        "max_len_b": 3,
-        "reverse": True,
-        "keep": "",
-        "glossary": (),
-    }
     pairs = [f"ko-en={there}", f"en-ko={back}"]
-    decoding = {**search, "precision": AUTO, "threads": 1}
-    models = load_models(pairs, decoding, SILENT)
+    decoding = {"beam": 4, "max_len_a": 1.0, "max_len_b": 3, "precision": AUTO, "threads": 1}
+    models = load_models(pairs, decoding | {"reverse": True, "keep": "", "glossary": ()}, SILENT)
     n_moved = 0
     for model, own, other in zip(models.values(), (there, back), (back, there), strict=True):
         ranked = Translator.load(own, reverse=other, beam=4, **SEARCH).translate(lines)

@@ -63,14 +63,12 @@ def test_unknown_words_are_named_once() -> None:
 
 
 def test_names_have_a_capital_and_stay_unchanged() -> None:
-    words = words_of(
-        "en",
-        [
-            ("We use Redmine in Germany.", "Wir benutzen Redmine in Deutschland."),
-            ("See redmine.org on Monday, Redmine!", "Siehe redmine.org am Montag, Redmine!"),
-            ("Germany on Monday", "Deutschland am Montag"),
-        ],
-    )
+    pairs = [
+        ("We use Redmine in Germany.", "Wir benutzen Redmine in Deutschland."),
+        ("See redmine.org on Monday, Redmine!", "Siehe redmine.org am Montag, Redmine!"),
+        ("Germany on Monday", "Deutschland am Montag"),
+    ]
+    words = words_of("en", pairs)
     assert is_name("Redmine", words) and is_known("Redmine", words)
     assert not is_name("Monday", words) and not is_name("Germany", words)
     assert is_name("Nextcloud", words) and not is_known("Nextcloud", words)

@@ -30,24 +30,18 @@ CPU = torch.device("cpu")
 def test_order_is_kept() -> None:
     draw = random.Random(5)
     lines = ["".join(draw.choices("abcdefgh", k=draw.randrange(1, 40))) for _ in range(40)]
+    expected = [f"{line.upper()}0" for line in lines]
     for max_tokens in (1, 150, 10_000):
-        assert made_up(max_tokens=max_tokens).translate(lines) == [
-            line.upper() + "0" for line in lines
-        ]
+        assert made_up(max_tokens=max_tokens).translate(lines) == expected
 
 
 @given(st.lists(st.integers(0, 900), max_size=60), st.integers(1, 5000), st.integers(1, 3))
-def test_sentences_side_by_side_are_under_the_budget(
-    lengths: list[int], max_tokens: int, beam: int
-) -> None:
+def test_batches_are_under_the_budget(lengths: list[int], max_tokens: int, beam: int) -> None:
     """Each request once, longest first; more than the budget only alone; half the budget is used
     where there are enough."""
     requests = [Request(b"x" * length, 9, number=index) for index, length in enumerate(lengths)]
-    translator = made_up(beam=beam, max_tokens=max_tokens)
-    classes = [
-        (capacity, [request.number for request in some])
-        for capacity, some in translator._by_capacity(requests)
-    ]
+    groups = made_up(beam=beam, max_tokens=max_tokens)._by_capacity(requests)
+    classes = [(capacity, [request.number for request in some]) for capacity, some in groups]
     order = [index for _, indices in classes for index in indices]
     assert sorted(order) == list(range(len(lengths)))
     assert all(lengths[a] >= lengths[b] for a, b in pairwise(order))
@@ -81,9 +75,8 @@ def test_chunks_make_the_line(text: str, limit: int) -> None:
 
 def test_a_long_line_is_the_join_of_its_pieces() -> None:
     translator = make(max_source_bytes=10)
-    first, second, third, fourth = translator.translate(
-        [b"one two", b"three", b"abcdefghij", b"kl"]
-    )
+    pieces = [b"one two", b"three", b"abcdefghij", b"kl"]
+    first, second, third, fourth = translator.translate(pieces)
     assert translator.translate([b"one two three"]) == [first + b" " + second]
     assert translator.translate([b"three abcdefghijkl"]) == [second + b" " + third + fourth]
     assert made_up(max_source_bytes=10).translate([b"abcdefghij "]) == [b"ABCDEFGHIJ0 "]
@@ -94,10 +87,8 @@ def test_the_output_limit(factor: float, offset: int) -> None:
     """At most a * |source| + b bytes, EOS of the source not counted; reached by some line."""
     lines = [bytes([byte]) * n for byte in b"abcde" for n in (1, 6, 11)]
     found = make(max_len_a=factor, max_len_b=offset).translate(lines)
-    slack = [
-        int(factor * len(s)) + offset - len(text) for s, text in zip(lines, found, strict=True)
-    ]
-    assert min(slack) == 0
+    pairs = zip(lines, found, strict=True)
+    assert min(int(factor * len(s)) + offset - len(text) for s, text in pairs) == 0
 
 
 def test_an_empty_line_asks_no_engine() -> None:
@@ -108,21 +99,15 @@ def test_an_empty_line_asks_no_engine() -> None:
     assert admitted == []
 
 
-@pytest.mark.parametrize(
-    ("line", "keep"),
-    [
-        ("see https://x.org", ""),
-        ("https://x.org 5", ""),
-        ("https://x.org か", ""),
-        ("{name}", ""),
-        ("<br/>", "placeholders"),
-        ("a@b", ""),
-        ("♪", ""),
-    ],
-)
-def test_other_lines_are_translated(line: str, keep: str) -> None:
+OTHERS: list[tuple[str, dict[str, Any]]] = [("<br/>", {"keep": "placeholders"})]
+OTHERS += [(line, {}) for line in ("see https://x.org", "https://x.org 5", "https://x.org か")]
+OTHERS += [(line, {}) for line in ("{name}", "a@b", "♪")]
+
+
+@pytest.mark.parametrize(("line", "settings"), OTHERS)
+def test_other_lines_are_translated(line: str, settings: dict[str, Any]) -> None:
     admitted: list[list[Request]] = []
-    made_up(admitted, **({"keep": keep} if keep else {})).translate(line)
+    made_up(admitted, **settings).translate(line)
     assert [[request.source for request in some] for some in admitted] == [[line.encode()]]
 
 
@@ -137,28 +122,23 @@ def test_draws_follow_the_number_of_the_line() -> None:
     whole = [result.best.text for result in made_up(sample=True).translate_lines(lines)]
     assert whole == [b"SAME0", b"SAME1", b"SAME2", b"SAME3", b"OTHER4"]
     translator = make(sample=True, seed=3)
-    whole = [result.best for result in translator.translate_lines(lines)]
-    assert len({hypothesis.text for hypothesis in whole[:4]}) == 4
+    whole = [result.best.text for result in translator.translate_lines(lines)]
+    assert len(set(whole[:4])) == 4
     halves = translator.translate_lines(lines[:2]) + translator.translate_lines(lines[2:], first=2)
-    assert [result.best.text for result in halves] == [hypothesis.text for hypothesis in whole]
-    chunks = (
-        made_up(sample=True, max_source_bytes=4).translate_lines([b"same same"])[0].chunk_hypotheses
-    )
-    assert chunks[0][0].text != chunks[1][0].text
+    assert [result.best.text for result in halves] == whole
+    (result,) = made_up(sample=True, max_source_bytes=4).translate_lines([b"same same"])
+    first, second = result.chunk_hypotheses
+    assert first[0].text != second[0].text
 
 
 def test_the_prefix_begins_the_first_piece_alone() -> None:
     """And a prefix over the limit is the limit."""
     translator = made_up(prefix=b"so: ", max_source_bytes=5, max_len_a=2.0, max_len_b=0)
-    assert translator.translate(["a", "one two", "abcde fghij"]) == [
-        "so: ",
-        "so: ON TWO0",
-        "so: ABCDE0 FGHIJ0",
-    ]
+    translations = translator.translate(["a", "one two", "abcde fghij"])
+    assert translations == ["so: ", "so: ON TWO0", "so: ABCDE0 FGHIJ0"]
     for arch in ARCHITECTURES:
-        assert all(
-            text.startswith("é") for text in make(arch, prefix="é").translate(["one", "two three"])
-        )
+        translations = make(arch, prefix="é").translate(["one", "two three"])
+        assert all(text.startswith("é") for text in translations)
 
 
 def test_an_engine_is_used_again_unless_it_was_broken_off() -> None:
@@ -182,10 +162,10 @@ def test_an_engine_is_used_again_unless_it_was_broken_off() -> None:
 def test_the_type_of_a_line_is_that_of_its_translation() -> None:
     """A line is not a list of characters: str for str, bytes for bytes, with and without scores."""
     translator = made_up(beam=2, n_best=2)
-    for line in ("두 줄", "두 줄".encode()):
-        answer = line + (b"0" if isinstance(line, bytes) else "0")
+    pairs: list[tuple[Any, Any]] = [("두 줄", "두 줄0"), ("두 줄".encode(), "두 줄0".encode())]
+    for line, answer in pairs:
         assert translator.translate(line) == answer and translator.translate([line]) == [answer]
-        assert [one.text for one in translator.n_best(line)][0] == answer
+        assert translator.n_best(line)[0].text == answer
     assert translator.translate(line for line in ["a", "b"]) == ["A0", "B0"]
     assert translator.n_best(["x", "y"])[1][1] == Hypothesis("Y1", -2.0, -2.0 / 3)
 
@@ -212,18 +192,12 @@ def test_runs_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     file = "luong/last.safetensors"
     alone = Translator.load("luong", engine="torch", **SHORT).translate(["one", "two"])
     assert Translator.load(Path(file), engine="torch", **SHORT).translate(["one", "two"]) == alone
-    both = Translator.load(
-        "luong", "bytenet", engine="torch", beam=2, n_best=2, prefix="é", **SHORT
-    )
-    assert (both.settings.max_source_bytes, both.settings.prefix, both.options) == (
-        30,
-        "é".encode(),
-        SearchOptions(beam=2, n_best=2),
-    )
+    settings: dict[str, Any] = {"beam": 2, "n_best": 2, "prefix": "é", **SHORT}
+    both = Translator.load("luong", "bytenet", engine="torch", **settings)
+    assert (both.settings.max_source_bytes, both.settings.prefix) == (30, "é".encode())
+    assert both.options == SearchOptions(beam=2, n_best=2)
     models = [small_model("luong").float(), small_model("bytenet", 1).float()]
-    expected = Translator.from_runtime(
-        runtime_from_models(models, CPU), beam=2, n_best=2, prefix="é", **SHORT
-    )
+    expected = Translator.from_runtime(runtime_from_models(models, CPU), **settings)
     assert both.n_best(["one", "two"]) == expected.n_best(["one", "two"])
 
 

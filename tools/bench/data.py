@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.jit import njit
-from tools.bench.records import Record, format_table, write_json
+from tools.bench.records import Record, show_records
 from tools.bench.steps import measure_in_turn, seconds
 
 BENCH = "bench/data"
@@ -108,15 +108,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description="Measure the plan of an epoch.")
     parser.add_argument("--pairs", type=int, default=4_500_000, help="pairs of the epoch plan")
-    parser.add_argument(
-        "--repeats", type=int, default=5, help="measurements, of which the best counts"
-    )
+    parser.add_argument("--repeats", type=int, default=5, help="measurements; the best counts")
     parser.add_argument("--json", type=Path, help="also write the records here")
     options = parser.parse_args(arguments)
-    records = bench_plan(options.pairs, options.repeats)
-    print(format_table(records))
-    if options.json:
-        write_json(options.json, records)
+    show_records(bench_plan(options.pairs, options.repeats), options.json)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ the best round counts; the medians, the load and the stolen processor time are p
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
@@ -40,7 +39,7 @@ from bytenmt.architectures.registry import ARCHITECTURES as KNOWN
 from bytenmt.errors import BytenmtError
 from bytenmt.kernel_constants import PRECISIONS
 from tools.bench.floor import read_rate
-from tools.bench.records import Record, format_table, write_json
+from tools.bench.records import Record, show_records
 from tools.bench.steps import (
     BENCH,
     DTYPES,
@@ -55,6 +54,7 @@ from tools.bench.steps import (
     step_bytes,
     step_flop,
 )
+from tools.extras import tool_parser
 
 # Those of the CPU engine.
 ARCHITECTURES = tuple(name for name in PRESETS["small"] if KNOWN[name].write_program)
@@ -93,20 +93,8 @@ def cases(arch: str, group: Group, options: Any) -> list[Case]:
     """
     own = [("numba", precision) for precision in group.precisions]
     own += [("torch", precision) for precision in group.precisions if precision in DTYPES][:1]
-    settings = tuple(options.settings)
-    return [
-        Case(
-            arch,
-            group.preset,
-            engine,
-            precision,
-            group.batch,
-            group.beam,
-            options.threads,
-            settings,
-        )
-        for engine, precision in own
-    ]
+    rest = (group.batch, group.beam, options.threads, tuple(options.settings))
+    return [Case(arch, group.preset, engine, precision, *rest) for engine, precision in own]
 
 
 def floor_of(case: Case, n_bytes: int) -> dict[str, Callable[[], float]]:
@@ -172,15 +160,12 @@ def floor_record(timed: TimedCase) -> Record:
         n_bytes = int(binding.split()[1])
         reference = f"{n_bytes / 1e6:.1f} MB of weights read at {n_bytes / floor / 1e9:.1f} GB/s"
     else:
-        rate = step_flop(case) / floor / 1e9
-        reference = (
-            f"{step_flop(case) / 1e9:.2f} GFLOP at {rate:.0f} GFLOP/s, torch's {binding.split()[1]}"
-        )
+        flop = step_flop(case) / 1e9
+        reference = f"{flop:.2f} GFLOP at {flop / floor:.0f} GFLOP/s, torch's {binding.split()[1]}"
     if took < MIN_RATIO * floor:
         reference += " (THE FLOOR IS WRONG)"
-    return Record(
-        BENCH, case.name("floor"), took * 1e3, "ms/step", reference, floor * 1e3, took / floor
-    )
+    numbers = (floor * 1e3, took / floor)
+    return Record(BENCH, case.name("floor"), took * 1e3, "ms/step", reference, *numbers)
 
 
 def speedup_record(timed: TimedCase, than: TimedCase, what: str) -> Record:
@@ -195,12 +180,9 @@ def compare_cases(group: Sequence[TimedCase]) -> Iterator[Record]:
     """Compare every case with its floor, the engines with PyTorch, and precisions with fp32."""
     for timed in group:
         case = timed.case
-        step = timed.step
-        print(
-            f"{case.name('')}: {step.best * 1e3:.3f} ms a step (median {step.median * 1e3:.3f}),"
-            f" floor {timed.floor * 1e3:.3f}, {machine_load()}",
-            file=sys.stderr,
-        )
+        best, median, floor = (1e3 * part for part in (*timed.step, timed.floor))
+        times = f"{best:.3f} ms a step (median {median:.3f}), floor {floor:.3f}"
+        print(f"{case.name('')}: {times}, {machine_load()}", file=sys.stderr)
         yield floor_record(timed)
         for other in group:
             if case.engine != "torch" and other.case.engine == "torch":
@@ -211,9 +193,7 @@ def compare_cases(group: Sequence[TimedCase]) -> Iterator[Record]:
 
 def command_line(arguments: Sequence[str] | None) -> Any:
     """Parse the options."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument("--arch", nargs="+", choices=ARCHITECTURES, default=list(ARCHITECTURES))
     parser.add_argument("--preset", nargs="+", choices=tuple(PRESETS))
     parser.add_argument("--precision", nargs="+", choices=PRECISIONS)
@@ -221,9 +201,7 @@ def command_line(arguments: Sequence[str] | None) -> Any:
     parser.add_argument("--beam", nargs="+", type=int)
     parser.add_argument("--threads", type=int, default=1, help="CPU threads")
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
-    parser.add_argument(
-        "--rounds", type=int, default=4, help="measurements of each, of which the best counts"
-    )
+    parser.add_argument("--rounds", type=int, default=4, help="measurements; the best counts")
     parser.add_argument("--peer", action="store_true", help="against CTranslate2's Transformer")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the records here")
     options = parser.parse_args(arguments)
@@ -253,9 +231,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BytenmtError as error:
         sys.exit(f"Error: {error}")
     print(f"{options.threads} threads; before: {before}; after: {machine_load()}\n")
-    print(format_table(records))
-    if options.json:
-        write_json(options.json, records)
+    show_records(records, options.json)
 
 
 if __name__ == "__main__":

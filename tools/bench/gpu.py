@@ -56,9 +56,8 @@ def needed_packages() -> list[str]:
     its needs.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    pinned = (
-        (ROOT / "tools/constraints.txt").read_text("utf-8").lower().replace("_", "-").splitlines()
-    )
+    constraints = (ROOT / "tools/constraints.txt").read_text("utf-8")
+    pinned = constraints.lower().replace("_", "-").splitlines()
     todo = [*project["dependencies"], *project["optional-dependencies"]["train"]]
     found: dict[str, str] = {}
     while todo:
@@ -77,15 +76,11 @@ def needed_packages() -> list[str]:
 def run_part(part: str, options: argparse.Namespace) -> dict[str, Any]:
     """Run a part in a process of its own; return its status and the seconds that it took."""
     limit = (DRY_LIMITS if options.dry_run else LIMITS)[part]
-    work = {
-        "part": part,
-        "output": str(options.output.resolve()),
-        "seconds": limit,
-        "dry": options.dry_run,
-    }
-    work |= {"corpora": str(options.corpora.resolve()), "architectures": options.arch}
+    folders = {name: str(getattr(options, name).resolve()) for name in ("output", "corpora")}
+    work = {"part": part, "seconds": limit, "dry": options.dry_run, **folders}
+    work |= {"architectures": options.arch, "recipes": options.recipe}
     program = "from tools.bench.gpu_parts import main; main()"
-    words = [sys.executable, "-c", program, json.dumps(work | {"recipes": options.recipe})]
+    words = [sys.executable, "-c", program, json.dumps(work)]
     started = time.monotonic()
     try:
         code = subprocess.run(words, cwd=ROOT, timeout=limit + 10).returncode
@@ -117,19 +112,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help="check, speed, train")
     parser.add_argument("-o", "--output", type=Path, metavar="OUT", help="folder of the results")
     parser.add_argument("--arch", nargs="+", default=ARCHITECTURES, help="only these architectures")
-    parser.add_argument(
-        "--recipe",
-        nargs="+",
-        default=["shipped-en-de"],
-        help="of train, side by side (%(default)s)",
-    )
-    parser.add_argument(
-        "--corpora", type=Path, default=ROOT / "packed", help="text of train (%(default)s)"
-    )
+    recipes = ["shipped-en-de"]
+    parser.add_argument("--recipe", nargs="+", default=recipes, help="of train (%(default)s)")
+    packed = ROOT / "packed"
+    parser.add_argument("--corpora", type=Path, default=packed, help="text of train (%(default)s)")
     parser.add_argument("--dry-run", action="store_true", help="small sizes, on the CPU")
-    parser.add_argument(
-        "--needs", action="store_true", help="list the wheels that a bare machine lacks"
-    )
+    parser.add_argument("--needs", action="store_true", help="list wheels a bare machine lacks")
     options = parser.parse_args(arguments)
     if options.needs:
         print("\n".join(needed_packages()))
@@ -140,16 +128,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     file = options.output / RECORDS
     file.unlink(missing_ok=True)
     parts = [run_part(part, options) for part in options.parts]
-    records = [
-        json.loads(line)
-        for line in (file.read_text("utf-8") if file.is_file() else "").splitlines()
-    ]
+    written = file.read_text("utf-8") if file.is_file() else ""
+    records = [json.loads(line) for line in written.splitlines()]
     text = json.dumps({"parts": parts, "records": records}, indent=1)
     (options.output / "gpu.json").write_text(text + "\n", "utf-8")
     print(format_table(parts, records))
-    return int(
-        any(one["status"] != "done" for one in parts) or not all(one["ok"] for one in records)
-    )
+    has_failed = any(one["status"] != "done" for one in parts)
+    return int(has_failed or not all(one["ok"] for one in records))
 
 
 if __name__ == "__main__":

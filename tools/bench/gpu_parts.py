@@ -65,6 +65,7 @@ MAX_BYTES = 15_000_000  # of a file that is brought back
 COPY_SECONDS = 60.0  # seconds between two copies of the weights that are being trained
 BIG_BATCH_RATIO = 8  # times the preset's batch, as `train` has on a GPU
 MULTIPLIED = "best matrix product of this run"
+LONG_TRAINING = "32000 --max-updates 0 --valid-every 300"  # after --max-tokens
 
 
 class Work(NamedTuple):
@@ -93,19 +94,12 @@ class Work(NamedTuple):
         note: str = "",
     ) -> None:
         """Append a record to the file of records, and print it."""
-        one = {
-            "part": self.part,
-            "case": case,
-            "value": value,
-            "unit": unit,
-            "reference": reference,
-        }
-        one |= {"ok": ok, "note": note}
+        one = {"part": self.part, "case": case, "value": value, "unit": unit}
+        one |= {"reference": reference, "ok": ok, "note": note}
         with open(f"{self.output}/{RECORDS}", "a", encoding="utf-8") as file:
             file.write(json.dumps(one) + "\n")
-        print(
-            f"{self.part}: {case}: {value:.4g} {unit} {note}{'' if ok else ' FAILED'}", flush=True
-        )
+        failed = "" if ok else " FAILED"
+        print(f"{self.part}: {case}: {value:.4g} {unit} {note}{failed}", flush=True)
 
     @contextmanager
     def guarded(self, case: str) -> Iterator[None]:
@@ -128,11 +122,8 @@ def check(work: Work) -> None:
             small = importlib.import_module("small_runs").SMALL[arch] if work.dry else []
             config = load_config(arch, "tiny", [*TABLES, *small, "train.precision=fp32"])
             check_architecture(work, config, batch)
-            waits = (
-                emulated_waits(config, batch)
-                if work.dry
-                else device_waits(config, batch, work.device)
-            )
+            count = emulated_waits if work.dry else device_waits
+            waits = count(config, batch, work.device)
             told = ", ".join(f"{name} {n}" for name, n in sorted(waits.items()))
             work.emit(f"{arch}, waits of an update", waits.total(), note=told)
 
@@ -149,11 +140,9 @@ def check_architecture(work: Work, config: Config, batch: Batch) -> None:
 
     sources = [batch.source[k, : n - 1].tobytes() for k, n in enumerate(batch.source_len)]
     texts = [batch.target[k, 1 : n + 1].tobytes() for k, n in enumerate(batch.target_len)]
-    readings = [
-        TorchScorer([one.model.eval()], one.device).score_texts(sources, texts)
-        for one in (here, there)
-    ]
-    errors = [np.abs(a.log_p - b.log_p).max() for a, b in zip(*readings, strict=True)]
+    scorers = [TorchScorer([one.model.eval()], one.device) for one in (here, there)]
+    pairs = zip(*(one.score_texts(sources, texts) for one in scorers), strict=True)
+    errors = [np.abs(a.log_p - b.log_p).max() for a, b in pairs]
     emit("log-probabilities", float(max(errors)), TOLERANCE)
     nats = []
     for one in (here, there):
@@ -224,8 +213,8 @@ def device_waits(config: Config, batch: Batch, device: torch.device) -> Counter[
     return Counter(f"{Path(one.filename).name}:{one.lineno}" for one in caught)
 
 
-def emulated_waits(config: Config, batch: Batch) -> Counter[str]:
-    """Count the reads by the host in an update on the emulated device of the tests."""
+def emulated_waits(config: Config, batch: Batch, device: torch.device) -> Counter[str]:
+    """Count the reads by the host in an update on the emulated device of the tests instead."""
     helper: Any = importlib.import_module("labelled_device")
     with helper.labelled_device() as waits:
         trainer = Trainer(config, helper.DEVICE)
@@ -241,9 +230,8 @@ def speed(work: Work) -> None:
     """Measure training and decode steps of every architecture beside references of the same run."""
     preset, precision = ("tiny", "fp32") if work.dry else ("base", "bf16")
     peak = Peak(work.device, precision)
-    limit, scale, peak.pairs = (
-        (0.0, 0.1, peak.pairs[:1]) if work.dry else (3.0, BIG_BATCH_RATIO, peak.pairs)
-    )
+    limit, scale = (0.0, 0.1) if work.dry else (3.0, BIG_BATCH_RATIO)
+    peak.pairs = peak.pairs[: 1 if work.dry else None]
     for arch in work.architectures:
         config = load_config(arch, preset, [])
         batch = typical_batch(int(config.train.max_tokens * scale), work.device)
@@ -259,9 +247,8 @@ def speed(work: Work) -> None:
             batch = typical_batch(int(config.train.max_tokens * scale), work.device)
             update = plain_update(kind, n_parameters(config.model), batch, precision)
             rate = real_bytes(batch) / best_seconds(update, peak, limit)
-            work.emit(
-                f"PyTorch's own {kind} of as many weights as luong, training", rate, "bytes/s"
-            )
+            what = f"PyTorch's own {kind} of as many weights as luong, training"
+            work.emit(what, rate, "bytes/s")
     work.emit(f"{MULTIPLIED}, {precision}", peak.best / 1e12, "TFLOP/s")
     for arch in work.architectures:
         for n_rows in (1,) if work.dry else (1, 512):
@@ -309,9 +296,8 @@ class PlainModel(nn.Module):
 def plain_update(kind: str, n_weights: int, batch: Any, precision: str) -> Callable[[], None]:
     """Return an update of a model of PyTorch's own layers with about n_weights parameters."""
     with torch.device("meta"):
-        sizes = {
-            d: sum(p.numel() for p in PlainModel(kind, d).parameters()) for d in range(64, 1537, 64)
-        }
+        models = {d: PlainModel(kind, d) for d in range(64, 1537, 64)}
+    sizes = {d: sum(p.numel() for p in model.parameters()) for d, model in models.items()}
     d = min(sizes, key=lambda d: abs(sizes[d] - n_weights))
     model = PlainModel(kind, d).to(batch.source.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
@@ -336,10 +322,8 @@ def train(work: Work) -> None:
         # The rest is for reading the text and converting.
         budget = work.seconds - (30 if work.dry else 90)
         program = [sys.executable, "-m", "bytenmt", "train"]
-        words = {
-            name: [*program, *training_words(name, run, budget, work)] for name, run in runs.items()
-        }
-        children = {name: subprocess.Popen(command) for name, command in words.items()}
+        words = {name: training_words(name, run, budget, work) for name, run in runs.items()}
+        children = {name: subprocess.Popen([*program, *own]) for name, own in words.items()}
         copied: dict[str, float] = {}
         until = time.monotonic() + work.seconds - 25
         while any(child.poll() is None for child in children.values()) and time.monotonic() < until:
@@ -362,35 +346,20 @@ def training_words(name: str, run: Path, budget: float, work: Work) -> list[str]
     """Return the command that trains a recipe's model on the device, as wide as fits."""
     recipe = Recipe.from_file(FOLDER / f"{name}.toml")
     if work.dry:
-        texts = {
-            "src": "valid.ko",
-            "tgt": "valid.en",
-            "valid-src": "test.ko",
-            "valid-tgt": "test.en",
-        }
+        texts = {"src": "valid.ko", "tgt": "valid.en"}
+        texts |= {"valid-src": "test.ko", "valid-tgt": "test.en"}
         recipe = msgspec.structs.replace(recipe, texts=dict(texts), weights=())
     corpora = DATA if work.dry else Path(work.corpora)
     words = recipe.training_arguments("beginning", corpora, run.parents[1])
     words = [f"{word}.xz" if Path(f"{word}.xz").is_file() else word for word in words]
     settings = [value for key, value in zip(words, words[1:], strict=False) if key == "--set"]
     width = 32 if work.dry else fitting_width(settings)
-    tokens = "600" if work.dry else "32000"
-    words += [
-        "--set",
-        f"model.d_hidden={width}",
-        "--max-tokens",
-        tokens,
-        "--device",
-        work.device.type,
-    ]
-    words += ["--max-updates", "6" if work.dry else "0", "--max-minutes", f"{budget / 60:.2f}"]
-    words += ["--valid-every", "3" if work.dry else "300", "--save-every", "500"]
-    words += [
-        "--threads",
-        str(1 if work.dry else max(1, (os.cpu_count() or 1) // len(work.recipes))),
-    ]
+    threads = 1 if work.dry else max(1, (os.cpu_count() or 1) // len(work.recipes))
+    sizes = "600 --max-updates 6 --valid-every 3" if work.dry else LONG_TRAINING
+    options = f"--set model.d_hidden={width} --device {work.device.type} --threads {threads}"
+    options += f" --max-tokens {sizes} --max-minutes {budget / 60:.2f} --save-every 500"
     work.emit(f"{name}, width", width, "units")
-    return words
+    return [*words, *options.split()]
 
 
 def fitting_width(settings: Sequence[str]) -> int:

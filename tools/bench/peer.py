@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,12 +69,9 @@ class Peer:
     def seconds(self, sources: Sequence[Sequence[str]], length: int, beam: int = 1) -> float:
         """Return the time of translating sentences to outputs of `length` tokens."""
         started = time.perf_counter()
+        lengths = {"min_decoding_length": length, "max_decoding_length": length}
         results = self._translator.translate_batch(
-            sources,
-            beam_size=beam,
-            min_decoding_length=length,
-            max_decoding_length=length,
-            return_scores=False,
+            sources, beam_size=beam, return_scores=False, **lengths
         )
         took = time.perf_counter() - started
         if any(len(result.hypotheses[0]) != length for result in results):
@@ -102,11 +100,9 @@ def write_model(shape: Shape, folder: Path, quantization: str | None = None) -> 
         part.gamma = np.ones(d, np.float32)
         part.beta = np.zeros(d, np.float32)
 
-    for side, embeddings in (
-        (spec.encoder, spec.encoder.embeddings[0]),
-        (spec.decoder, spec.decoder.embeddings),
-    ):
-        fill(embeddings, len(tokens), d, bias=False)
+    fill(spec.encoder.embeddings[0], len(tokens), d, bias=False)
+    fill(spec.decoder.embeddings, len(tokens), d, bias=False)
+    for side in (spec.encoder, spec.decoder):
         norm(side.layer_norm)
         for layer in side.layer:
             fill(layer.self_attention.linear[0], 3 * d, d)
@@ -131,10 +127,8 @@ def write_model(shape: Shape, folder: Path, quantization: str | None = None) -> 
 def random_sources(shape: Shape, n: int, length: int) -> list[list[str]]:
     """Return n random sentences for the peer, of `length` tokens including EOS."""
     draw = random.Random(1)
-    return [
-        [f"t{draw.randrange(shape.n_tokens)}" for _ in range(length - 1)] + ["</s>"]
-        for _ in range(n)
-    ]
+    tokens = iter(lambda: f"t{draw.randrange(shape.n_tokens)}", None)
+    return [[*islice(tokens, length - 1), "</s>"] for _ in range(n)]
 
 
 def supported_precisions() -> list[str]:
@@ -169,11 +163,9 @@ def whole_sentences(
     for name, peer in build_peers(shape, known, options.threads).items():
         peer.seconds(text, 2)
         actions[name] = partial(peer.seconds, text, SUBWORDS, beam)
-    cases = [
-        Case(arch, preset, "numba", name, batch, beam, options.threads)
-        for arch in options.arch
-        for name in PEER_TYPES
-    ]
+    sizes = (batch, beam, options.threads)
+    kinds = product(options.arch, PEER_TYPES)
+    cases = [Case(arch, preset, "numba", name, *sizes) for arch, name in kinds]
     for case in cases:
         translate = partial(time_sentences, make_engine(case, torch.device("cpu")), batch)
         translate()  # allocates
@@ -190,9 +182,8 @@ def whole_sentences(
             layers = f"{shape.encoder_layers} + {shape.decoder_layers} layers of {shape.d}"
             reference = f"CTranslate2 {other}, {layers}, 8,000 subwords"
             what = case.name(f"ctranslate2 {preset} {other}{note}")
-            yield Record(
-                BENCH, what, own, "text bytes/s", reference, rates[other], own / rates[other]
-            )
+            theirs = rates[other]
+            yield Record(BENCH, what, own, "text bytes/s", reference, theirs, own / theirs)
 
 
 def time_sentences(engine: Engine, n: int) -> float:

@@ -30,18 +30,17 @@ def format_table(records: Sequence[Record]) -> str:
         "|---|---:|---|---|---:|---:|",
     ]
     for r in records:
-        numbers = _number(r.value), _number(r.reference_value)
-        lines.append(
-            f"| {r.case} | {numbers[0]} | {r.unit} | {r.reference} | {numbers[1]} | {r.ratio:.3g} |"
-        )
+        own, other = map(_number, (r.value, r.reference_value))
+        lines.append(f"| {r.case} | {own} | {r.unit} | {r.reference} | {other} | {r.ratio:.3g} |")
     return "\n".join(lines)
 
 
-def write_json(path: Path, records: Sequence[Record]) -> None:
-    """Write records as a JSON list of objects."""
-    path.write_text(
-        json.dumps([record._asdict() for record in records], indent=1) + "\n", encoding="utf-8"
-    )
+def show_records(records: Sequence[Record], path: Path | None) -> None:
+    """Print records as a table; write them to a file too, as a JSON list of objects."""
+    print(format_table(records))
+    if path:
+        text = json.dumps([record._asdict() for record in records], indent=1)
+        path.write_text(f"{text}\n", "utf-8")
 
 
 def _number(value: float) -> str:

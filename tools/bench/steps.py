@@ -104,10 +104,8 @@ def make_engine(case: Case, device: torch.device) -> Engine:
 def random_requests(n: int, limit: int) -> list[Request]:
     """Return n requests whose sources are SOURCE_BYTES random letters."""
     draw = random.Random(1)
-    letters = range(97, 123)
-    return [
-        Request(bytes(draw.choices(letters, k=SOURCE_BYTES)), limit, number=i) for i in range(n)
-    ]
+    texts = [bytes(draw.choices(range(97, 123), k=SOURCE_BYTES)) for _ in range(n)]
+    return [Request(text, limit, number=i) for i, text in enumerate(texts)]
 
 
 class StepTimer:

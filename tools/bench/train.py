@@ -11,7 +11,6 @@ of several; the peak is measured in between. On a GPU: tools/bench/gpu.py.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -36,8 +35,9 @@ from bytenmt.data.batches import Batch
 from bytenmt.training.losses import masked_loss
 from bytenmt.training.translation import to_device
 from bytenmt.utf8 import BOS, EOS, PAD
-from tools.bench.records import Record, format_table, write_json
+from tools.bench.records import Record, show_records
 from tools.bench.steps import DTYPES, AnyModel, seconds
+from tools.extras import tool_parser
 
 BENCH = "bench/train"
 
@@ -66,9 +66,8 @@ def make_batch(source_len: np.ndarray, target_len: np.ndarray, device: torch.dev
     sides = []
     for lengths in (torch.from_numpy(source_len), torch.from_numpy(target_len)):
         columns = torch.arange(int(lengths.max()))
-        letters = torch.randint(
-            97, 123, (len(lengths), len(columns)), generator=draw, dtype=torch.uint8
-        )
+        size = (len(lengths), len(columns))
+        letters = torch.randint(97, 123, size, generator=draw, dtype=torch.uint8)
         letters[columns == lengths[:, None] - 1] = EOS
         letters[columns >= lengths[:, None]] = PAD
         sides.append(letters)
@@ -88,9 +87,8 @@ def step_flop(config: Config, model: AnyModel, batch: Any) -> float:
         for name, p in model.named_parameters()
         if p.dim() > 1 and not is_lookup(name)
     }
-    encoder = sum(multiplied.values()) - sum(
-        multiplied.get(id(p), 0) for p in model.decoder.parameters()
-    )
+    decoder = sum(multiplied.get(id(p), 0) for p in model.decoder.parameters())
+    encoder = sum(multiplied.values()) - decoder
     columns = batch.source_len
     if isinstance(config.model, ByteNetConfig):
         unfolded = config.model.unfolding_factor * columns + config.model.unfolding_offset
@@ -180,9 +178,8 @@ def throughput(case: str, step: Step, precision: str, limit: float) -> list[Reco
     best = peak.best / 1e9
     reference = f"best {precision} matrix product"
     rate = real_bytes(step.batch) / took
-    print(
-        f"{case}: {achieved / best:.3f} of {best:.0f} GFLOP/s, {rate:,.0f} bytes/s", file=sys.stderr
-    )
+    told = f"{case}: {achieved / best:.3f} of {best:.0f} GFLOP/s, {rate:,.0f} bytes/s"
+    print(told, file=sys.stderr)
     return [
         Record(BENCH, f"{case} matmul peak", achieved, "GFLOP/s", reference, best, achieved / best),
         Record(BENCH, f"{case} speed", rate, "bytes/s", "", 0.0, 0.0),
@@ -191,21 +188,15 @@ def throughput(case: str, step: Step, precision: str, limit: float) -> list[Reco
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     architectures = tuple(PRESETS["small"])
     parser.add_argument("--models", nargs="+", choices=architectures, default=list(architectures))
     parser.add_argument("--presets", nargs="+", choices=tuple(PRESETS), default=["small", "base"])
     parser.add_argument("--precision", nargs="+", choices=tuple(DTYPES), default=list(DTYPES))
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
-    parser.add_argument(
-        "--seconds", type=float, default=4.0, help="of the steps of a case; two steps at least"
-    )
-    parser.add_argument(
-        "--max-tokens", type=int, default=0, help="bytes of a batch; 0: the preset's"
-    )
+    parser.add_argument("--seconds", type=float, default=4.0, help="of a case; two steps at least")
+    parser.add_argument("--max-tokens", type=int, default=0, help="of a batch; 0: the preset's")
     parser.add_argument("--json", type=Path, help="also write the records here")
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
@@ -217,9 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for precision in options.precision:
             step = Step(config, batch, precision)
             records += throughput(f"{arch} {preset} {precision}", step, precision, options.seconds)
-    print(format_table(records))
-    if options.json:
-        write_json(options.json, records)
+    show_records(records, options.json)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ each round the time without the kernel is divided by the time with it; the table
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import time
@@ -27,6 +26,7 @@ from bytenmt.config.schema import load_config
 from bytenmt.layers.deferred_matmul import plain_product
 from bytenmt.training.precision import precision_of
 from tools.bench.train import Step, typical_batch
+from tools.extras import tool_parser
 
 CPU = torch.device("cpu")
 LAYERS = "bytenmt.layers"
@@ -44,9 +44,7 @@ SWITCHED_OFF: dict[str, list[Replacement]] = {
         (f"{ARCHITECTURES}.bahdanau.model.deferred_product", plain_product),
     ],
     "fused_additive": [(f"{LAYERS}.attention.can_fuse", lambda keys: False)],
-    "fused_norm": [
-        (f"{ARCHITECTURES}.bytenet.model.norm_relu", lambda norm, x: torch.relu(norm(x))),
-    ],
+    "fused_norm": [(f"{ARCHITECTURES}.bytenet.model.norm_relu", lambda n, x: torch.relu(n(x)))],
     "dropout": [(f"{LAYERS}.dropout.MIN_NUMBERS", 1 << 62)],
 }
 RECURRENT = ("fused_cells", "fused_cells, deferred_matmul", "dropout")
@@ -71,15 +69,12 @@ def seconds(update: Callable[[], None], replacements: list[Replacement]) -> floa
 
 def main() -> None:
     """Print a line for each model and kernel."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument("--models", nargs="+", default=[*USED], choices=USED)
     parser.add_argument("--preset", default="small")
     parser.add_argument("--kernels", nargs="+", default=[*SWITCHED_OFF], choices=SWITCHED_OFF)
-    parser.add_argument(
-        "--precision", choices=("fp32", "bf16"), help="default: what a training chooses"
-    )
+    precisions = ("fp32", "bf16")
+    parser.add_argument("--precision", choices=precisions, help="default: what a training chooses")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
@@ -94,11 +89,8 @@ def main() -> None:
             off = SWITCHED_OFF[name]
             seconds(update, off)
             ratios = [seconds(update, off) / seconds(update, []) for _ in range(args.rounds)]
-            print(
-                f"| {arch} | {args.preset} | {precision} | {name} |"
-                f" {statistics.median(ratios):.2f} |",
-                flush=True,
-            )
+            cells = (arch, args.preset, precision, name, f"{statistics.median(ratios):.2f}")
+            print(f"| {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,12 +85,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         except (OSError, ValueError, msgspec.ValidationError) as error:
             raise BytenmtError(f"{path}: {error}") from None
         if found.seeds:
-            found = msgspec.structs.replace(
-                found,
-                row=tuple(
-                    _seeded(row, seed) for row in found.row for seed in row.seeds or found.seeds
-                ),
-            )
+            pairs = [(row, seed) for row in found.row for seed in row.seeds or found.seeds]
+            found = msgspec.structs.replace(found, row=tuple(_seeded(*pair) for pair in pairs))
         known: set[str] = set()
         for row in found.row:
             if missing := [name for name in row.dependencies if name not in known]:
@@ -136,11 +132,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         one = self.rows[row]
         words = [*self._training(row, corpora, folder, folder / row / "run")]
         if one.minutes:
-            found = self.timed_rate(row, folder)
-            words += [
-                "--max-updates",
-                "UPDATES" if found is None else str(round(one.minutes * found)),
-            ]
+            rate = self.timed_rate(row, folder)
+            words += ["--max-updates", "UPDATES" if rate is None else f"{one.minutes * rate:.0f}"]
         return words
 
     def timing_arguments(self, row: str, corpora: Path, folder: Path, minutes: float) -> list[str]:
@@ -156,12 +149,10 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             texts = {key: file for key, file in texts.items() if key not in ("src", "tgt")}
         words = ["-o", str(run)]
         for key, files in texts.items():
-            words += [part for file in _each(files) for part in (f"--{key}", str(corpora / file))]
+            words += _option(key, (corpora / file for file in each_file(files)))
         if one.distil:
-            words += [
-                part for file in self.distilled_files(row, folder) for part in ("--tsv", str(file))
-            ]
-        words += [part for weight in self.weights for part in ("--weight", f"{weight:g}")]
+            words += _option("tsv", self.distilled_files(row, folder))
+        words += _option("weight", (f"{weight:g}" for weight in self.weights))
         words += ["--init-from", str(folder / one.init_from / "run")] if one.init_from else []
         return [*words, *(self.options if one.program == TRANSLATOR else ()), *one.options]
 
@@ -172,11 +163,9 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def timed_rate(self, row: str, folder: Path) -> float | None:
         """Return a row's updates per minute, or None where it was not timed."""
         file = self.timing_folder(row, folder).with_suffix(".json")
-        return (
-            float(json.loads(file.read_text("utf-8"))["updates_per_minute"])
-            if file.is_file()
-            else None
-        )
+        if not file.is_file():
+            return None
+        return float(json.loads(file.read_text("utf-8"))["updates_per_minute"])
 
     def runs(self, row: str, folder: Path) -> list[Path]:
         """Return the runs that a row translates with: its own, or the members of the ensemble."""
@@ -189,7 +178,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def sources(self, row: str) -> tuple[str, ...]:
         """Return the source files of a row's training text."""
-        return _each((self.texts | self.rows[row].texts)["src"])
+        return each_file((self.texts | self.rows[row].texts)["src"])
 
     def distilled_files(self, row: str, folder: Path) -> list[Path]:
         """Return the files of distilled pairs, one per source file.
@@ -208,8 +197,14 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return (row.name for row in self.row if row.name in needed_rows)
 
 
-def _each(files: Files) -> tuple[str, ...]:
+def each_file(files: Files) -> tuple[str, ...]:
+    """Return the files."""
     return (files,) if isinstance(files, str) else files
+
+
+def _option(name: str, values: Iterable[object]) -> list[str]:
+    """Return an option once for each value."""
+    return [word for value in values for word in (f"--{name}", str(value))]
 
 
 def _seeded(row: Row, seed: int) -> Row:

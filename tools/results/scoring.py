@@ -15,7 +15,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from bytenmt.decoding.interface import AUTO, EngineSpec
-from bytenmt.decoding.loading import Runtime, load_runs
+from bytenmt.decoding.loading import load_runs
 from bytenmt.translation.settings import Settings
 from tools.results.recipe import RIVAL, Recipe
 
@@ -36,11 +36,8 @@ def score_row(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str
         text = str(corpora / recipe.test["text"])
         models = [word for run in runs for word in ("-m", str(run))]  # an ensemble
         told = _output("predict", *models, "--no-reference", text).splitlines()
-        return {
-            "scores": {
-                "predict": [*told, f"bits per byte, in windows: {window_bits(runs, text):.4f}"]
-            }
-        }
+        told.append(f"bits per byte, in windows: {window_bits(runs, text):.4f}")
+        return {"scores": {"predict": told}}
     source, reference = (corpora / recipe.test[side] for side in ("src", "ref"))
     hypotheses = folder / row / "test.hyp"
     started = time.monotonic()
@@ -74,17 +71,12 @@ def window_bits(runs: Sequence[Path], file: str) -> float:
     scorer = load_runs(runs, EngineSpec(AUTO, "cpu", "fp32")).make_scorer()
     data = Path(file).read_bytes()
     log_p = 0.0
-    for first in range(0, len(data), WINDOW_BYTES * N_PARALLEL_WINDOWS):
-        starts = range(
-            first, min(len(data), first + WINDOW_BYTES * N_PARALLEL_WINDOWS), WINDOW_BYTES
-        )
-        all_scores = scorer.score_texts(
-            None, [data[max(0, start - 1) : start + WINDOW_BYTES] for start in starts]
-        )
-        log_p += sum(
-            float(one.log_p[int(start > 0) :].sum())
-            for start, one in zip(starts, all_scores, strict=True)
-        )
+    every = range(0, len(data), WINDOW_BYTES)
+    for first in range(0, len(every), N_PARALLEL_WINDOWS):
+        starts = every[first : first + N_PARALLEL_WINDOWS]
+        windows = [data[max(0, start - 1) : start + WINDOW_BYTES] for start in starts]
+        for start, one in zip(starts, scorer.score_texts(None, windows), strict=True):
+            log_p += float(one.log_p[int(start > 0) :].sum())
     return -log_p / math.log(2) / max(1, len(data))
 
 
@@ -93,31 +85,15 @@ def text_scores(hypotheses: Path, reference: Path, tokenize: str) -> dict[str, d
     texts, references = (
         path.read_text(encoding="utf-8").split("\n")[:-1] for path in (hypotheses, reference)
     )
-    metrics = {
-        "chrf": CHRF(),
-        "bleu": BLEU(tokenize=tokenize),
-        "bleu_lowercased": BLEU(lowercase=True, tokenize=tokenize),
-    }
-    found: dict[str, dict[str, Any]] = {
-        name: {
-            "score": metric.corpus_score(texts, [references]).score,
-            "signature": str(metric.get_signature()),
-        }
-        for name, metric in metrics.items()
-    }
     n_equal = sum(text == reference for text, reference in zip(texts, references, strict=True))
-    return found | {
-        "exact_match": {"score": 100 * n_equal / max(1, len(references)), "signature": "%"}
-    }
-
-
-def _files(runs: list[Path], folder: Path) -> list[Path]:
-    """Return the weights files that are measured of runs, in the folder of their row."""
-    return [folder / f"{run.parent.name}.{PRECISION}.safetensors" for run in runs]
-
-
-def _load(files: list[Path]) -> Runtime:
-    return load_runs(files, EngineSpec("auto", AUTO, AUTO, 1))
+    exact = {"score": 100 * n_equal / max(1, len(references)), "signature": "%"}
+    found: dict[str, dict[str, Any]] = {}
+    lowercased = BLEU(lowercase=True, tokenize=tokenize)
+    metrics = {"chrf": CHRF(), "bleu": BLEU(tokenize=tokenize), "bleu_lowercased": lowercased}
+    for name, metric in metrics.items():
+        score = metric.corpus_score(texts, [references]).score  # before its signature is known
+        found[name] = {"score": score, "signature": str(metric.get_signature())}
+    return found | {"exact_match": exact}
 
 
 def _measure_bytenmt(
@@ -127,13 +103,14 @@ def _measure_bytenmt(
     from bytenmt.data.text_file import TextFile
     from tools.measurements import measure
 
-    files = _files(runs, folder)
+    files = [folder / f"{run.parent.name}.{PRECISION}.safetensors" for run in runs]
     for run, file in zip(runs, files, strict=True):
         _output("convert", str(run), "--precision", PRECISION, "-o", str(file))
     sources = list(TextFile.open(source))
     references = [line.decode() for line in TextFile.open(reference)]
     settings = Settings.from_dict({"beam": recipe.beam})
-    found = measure(_load(files), sources, references, settings, recipe.tokenize)
+    runtime = load_runs(files, EngineSpec(AUTO, AUTO, AUTO, 1))
+    found = measure(runtime, sources, references, settings, recipe.tokenize)
     return {
         "chrf_by_noise": {f"{share:g}": chrf for share, chrf in found.noise},
         SPEEDS: {str(speed.batch): speed.bytes_per_second for speed in found.speeds},
@@ -146,16 +123,9 @@ def _measure_rival(
 ) -> Any:
     """Measure a run of the rival in CTranslate2."""
     written = folder / "rival.json"
-    words = (
-        str(runs[0]),
-        "--precision",
-        PRECISION,
-        "--beam",
-        str(recipe.beam),
-        "--json",
-        str(written),
-    )
-    _rival("score.py", *words, "--src", str(source), "--ref", str(reference), *options)
+    words = ["--precision", PRECISION, "--beam", str(recipe.beam), "--json", str(written)]
+    words += ["--src", str(source), "--ref", str(reference), *options]
+    _rival("score.py", str(runs[0]), *words)
     found = json.loads(written.read_text(encoding="utf-8"))
     return {key: found[key] for key in ("chrf_by_noise", SPEEDS, "megabytes")}
 
@@ -167,6 +137,5 @@ def _rival(tool: str, *words: str) -> None:
 
 def _output(*words: str) -> str:
     """Run a bytenmt command and return its output. Raises CalledProcessError."""
-    return subprocess.run(
-        [*PROGRAM, *words], check=True, stdout=subprocess.PIPE, encoding="utf-8"
-    ).stdout
+    command = [*PROGRAM, *words]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout

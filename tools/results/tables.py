@@ -12,7 +12,10 @@ from bytenmt.evaluation.comparison import read_metrics
 from tools.results.recipe import Recipe, command
 
 Results = Mapping[str, Mapping[str, Any]]  # the contents of row.json by row name
-SCORE_NAMES = ("bleu", "bleu_lowercased", "chrf", "exact_match")
+# Columns of the scores of translations, and of language models.
+SCORE_NAMES = {"bleu": "BLEU", "bleu_lowercased": "BLEU, lower-cased", "chrf": "chrF"}
+SCORE_NAMES["exact_match"] = "exact, %"
+BIT_COLUMNS = ("bits/byte, stream", "bits/byte, windows")
 MEASURED_COLUMNS = ("bytes/s, batch 1", "bytes/s, batch 32", "MB int8")
 
 
@@ -21,21 +24,14 @@ def table(recipe: Recipe, results: Results, corpora: Path, folder: Path) -> str:
 
     For a row with several seeds it gives the mean and the largest deviation from it.
     """
-    heads = (
-        ["bits/byte, stream", "bits/byte, windows"]
-        if recipe.is_language_model
-        else ["BLEU", "BLEU, lower-cased", "chrF", "exact, %"]
-    )
+    heads = BIT_COLUMNS if recipe.is_language_model else SCORE_NAMES.values()
     columns = ["", *heads, "valid bits/byte", "parameters", "updates", "wall minutes"]
     columns += MEASURED_COLUMNS if recipe.noise else ()
     lines = [f"# {recipe.title}", "", _line(columns), "|---" + "|---:" * (len(columns) - 1) + "|"]
     for name, rows in _by_seed(recipe).items():
         there = [results[row] for row in rows if row in results]
-        cells = (
-            _cells(recipe, there)
-            if there
-            else [_state(folder, rows[0]), *[""] * (len(columns) - 2)]
-        )
+        missing = [_state(folder, rows[0]), *[""] * (len(columns) - 2)]
+        cells = _cells(recipe, there) if there else missing
         title = recipe.rows[name].title or name
         lines.append(_line([title.rpartition(", seed ")[0] if recipe.seeds else title, *cells]))
     if recipe.noise and results:
@@ -77,9 +73,8 @@ def _by_seed(recipe: Recipe) -> dict[str, list[str]]:
     """Group the row names of all seeds by the first's name; a row without seeds is alone."""
     found: dict[str, list[str]] = {}
     for row in recipe.row:
-        found.setdefault(row.name.partition("@")[0] if recipe.seeds else row.name, []).append(
-            row.name
-        )
+        base = row.name.partition("@")[0] if recipe.seeds else row.name
+        found.setdefault(base, []).append(row.name)
     return {rows[0]: rows for rows in found.values()}
 
 
@@ -97,21 +92,15 @@ def _cells(recipe: Recipe, seeds: Sequence[Mapping[str, Any]]) -> list[str]:
         cells = [mean_and_spread(".4f", partial(_bits, which)) for which in (0, -1)]
     else:
         cells = [mean_and_spread(".2f", partial(_score, key)) for key in SCORE_NAMES]
-    cells += [
-        ""
-        if one["valid_bits_per_byte"] is None
-        else mean_and_spread(".4f", lambda one: one["valid_bits_per_byte"]),
-        one["parameters"],
-        mean_and_spread(",.0f", lambda one: one["updates"]),
-        mean_and_spread(".0f", lambda one: one["seconds"] / 60),
-    ]
+    bits = "valid_bits_per_byte"
+    cells.append("" if one[bits] is None else mean_and_spread(".4f", lambda one: one[bits]))
+    cells.append(one["parameters"])
+    cells.append(mean_and_spread(",.0f", lambda one: one["updates"]))
+    cells.append(mean_and_spread(".0f", lambda one: one["seconds"] / 60))
     if recipe.noise:
         speeds = one["measured"]["text_bytes_per_second_by_batch"]
-        cells += [
-            f"{speeds['1']:,.0f}",
-            f"{speeds['32']:,.0f}",
-            f"{one['measured']['megabytes']:.1f}",
-        ]
+        cells += [f"{speeds[batch]:,.0f}" for batch in ("1", "32")]
+        cells.append(f"{one['measured']['megabytes']:.1f}")
     return cells
 
 
@@ -128,25 +117,15 @@ def _bits(which: int, one: Mapping[str, Any]) -> float:
 def _noise(recipe: Recipe, results: Results) -> list[str]:
     """Return a table of chrF by disturbed share of the source, and the chrF kept at 10 %."""
     shares = list(next(iter(results.values()))["measured"]["chrf_by_noise"])
-    head = [
-        "chrF, int8, source disturbed",
-        *(f"{float(share):.0%}" for share in shares),
-        "kept at 10 %",
-    ]
+    percent = [f"{float(share):.0%}" for share in shares]
+    head = ["chrF, int8, source disturbed", *percent, "kept at 10 %"]
     lines = [_line(head), "|---" + "|---:" * (len(head) - 1) + "|"]
     for row in recipe.row:
         if row.name in results:
             chrf = results[row.name]["measured"]["chrf_by_noise"]
             kept_percent = f"{100 * chrf['0.1'] / chrf['0']:.1f} %" if chrf["0"] else ""
-            lines.append(
-                _line(
-                    [
-                        row.title or row.name,
-                        *(f"{chrf[share]:.2f}" for share in shares),
-                        kept_percent,
-                    ]
-                )
-            )
+            cells = [f"{chrf[share]:.2f}" for share in shares]
+            lines.append(_line([row.title or row.name, *cells, kept_percent]))
     return lines
 
 

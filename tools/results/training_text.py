@@ -25,13 +25,8 @@ SEED = 1
 MIN_LINES = 10  # fewer lines give no chrF worth printing
 HELD_OUT = ("dev", "test")  # stems of the files that no training reads
 # Lines by how often the rarest word of their source occurs in the training text: name, at most.
-RARITIES = (
-    ("not once", 0),
-    ("1 to 5", 5),
-    ("6 to 50", 50),
-    ("51 to 1,000", 1000),
-    ("more often", None),
-)
+RARITIES: dict[str, int | None] = {"not once": 0, "1 to 5": 5, "6 to 50": 50, "51 to 1,000": 1000}
+RARITIES["more often"] = None
 
 _WORD = re.compile(r"[^\W\d_]+")
 
@@ -63,9 +58,8 @@ def _bits(runtime: Runtime, source: Path, target: Path) -> float:
     n_lines = len(texts[0])
     chosen = sorted(random.Random(SEED).sample(range(n_lines), min(N_PAIRS, n_lines)))
     lines = [b"".join(text.line(k) + b"\n" for k in chosen) for text in texts]
-    pairs = ParallelCorpus.from_texts(
-        TextFile.from_bytes(lines[0], source), TextFile.from_bytes(lines[1], target)
-    )
+    own, other = map(TextFile.from_bytes, lines, (source, target))
+    pairs = ParallelCorpus.from_texts(own, other)
     log_p = log_probabilities(runtime.make_scorer(), pairs)
     return bits_per_byte(log_p, np.asarray(pairs.target_lengths))
 
@@ -90,18 +84,15 @@ def chrf_by_rarity(
     counts: Counter[str],
 ) -> dict[str, dict[str, float]]:
     """Return the number of lines and their chrF by the rarest word of the source."""
-    groups: dict[str, list[int]] = {name: [] for name, _ in RARITIES}
+    groups: dict[str, list[int]] = {name: [] for name in RARITIES}
     for row, source in enumerate(sources):
         rarest = rarest_count(source, counts)
-        if rarest is None:
-            continue
-        group = next(name for name, most in RARITIES if most is None or rarest <= most)
-        groups[group].append(row)
+        if rarest is not None:
+            fitting = (name for name, most in RARITIES.items() if most is None or rarest <= most)
+            groups[next(fitting)].append(row)
     found = {}
     for name, rows in groups.items():
         if len(rows) >= MIN_LINES:
-            scored = text_scores(
-                [hypotheses[row] for row in rows], [references[row] for row in rows]
-            )
-            found[name] = {"lines": len(rows), "chrf": scored.chrf}
+            own, other = ([side[row] for row in rows] for side in (hypotheses, references))
+            found[name] = {"lines": len(rows), "chrf": text_scores(own, other).chrf}
     return found

@@ -5,7 +5,6 @@ python tools/rival/export.py runs/rival --precision int8
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ import torch
 from torch import nn
 
 from bytenmt.errors import BytenmtError
-from tools.extras import import_package
+from tools.extras import import_package, tool_parser
 from tools.rival.model import Transformer
 from tools.rival.recipe import load_model
 from tools.rival.score import PRECISIONS, export_folder
@@ -68,10 +67,9 @@ def _attention(
     output.
     """
     rows = [size * attention.embed_dim for size in sizes]
-    assert attention.in_proj_weight is not None and attention.in_proj_bias is not None
-    weights, biases = (
-        torch.split(t, rows) for t in (attention.in_proj_weight, attention.in_proj_bias)
-    )
+    whole, all_bias = attention.in_proj_weight, attention.in_proj_bias
+    assert whole is not None and all_bias is not None
+    weights, biases = (torch.split(tensor, rows) for tensor in (whole, all_bias))
     for part, weight, bias in zip(parts, weights, biases, strict=False):
         _linear(part, weight, bias)
     _linear(parts[-1], attention.out_proj.weight, attention.out_proj.bias)
@@ -93,9 +91,7 @@ def export(folder: Path, precision: str) -> Path:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument("folder", type=Path, help="run folder")
     parser.add_argument("--precision", choices=PRECISIONS, default="int8")
     args = parser.parse_args(arguments)

@@ -88,10 +88,9 @@ class Transformer(nn.Module):
 
     def _embed(self, ids: Tensor) -> Tensor:
         d = self.embedding.embedding_dim
-        embedded: Tensor = self.dropout(
-            self.embedding(ids) * math.sqrt(d) + self.positions[: ids.shape[1]]
-        )
-        return embedded
+        embedded = self.embedding(ids) * math.sqrt(d)
+        dropped: Tensor = self.dropout(embedded + self.positions[: ids.shape[1]])
+        return dropped
 
 
 def sinusoids(n: int, d: int) -> Tensor:

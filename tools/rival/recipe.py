@@ -52,9 +52,8 @@ class Recipe(NamedTuple):
 
     def data(self) -> DataConfig:
         """Return the augmentation of the training pairs as bytenmt's configuration."""
-        return DataConfig(
-            **{name: getattr(self, name) for name in AUGMENTATIONS if name in self._fields}
-        )
+        names = {*AUGMENTATIONS} & {*self._fields}
+        return DataConfig(**{name: getattr(self, name) for name in names})
 
     def shape(self, n_pieces: int) -> TransformerShape:
         """Return the shape of the model. n_pieces: vocabulary size. Raises BytenmtError."""
@@ -63,29 +62,21 @@ class Recipe(NamedTuple):
             raise BytenmtError(
                 f"--d-model {self.d_model}: expected a multiple of {2 * heads}, for {heads} heads"
             )
-        layers = self.decoder_layers or self.layers
-        inner = self.ff * self.d_model
-        return TransformerShape(
-            n_pieces, self.d_model, inner, self.layers, layers, heads, self.dropout
-        )
+        d = self.d_model
+        layers = (self.layers, self.decoder_layers or self.layers)
+        return TransformerShape(n_pieces, d, self.ff * d, *layers, heads, self.dropout)
 
 
-CHOICES = {
-    "pieces": ("unigram", "bpe"),
-    "optimizer": ("adamw", "muon"),
-    "precision": ("fp32", "bf16"),
-}
+CHOICES = {"pieces": ("unigram", "bpe"), "optimizer": ("adamw", "muon")}
+CHOICES["precision"] = ("fp32", "bf16")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add an option for each field of a recipe."""
     for name, default in Recipe()._asdict().items():
-        option = "--" + name.replace("_", "-")
-        kind = type(default)
-        choices = CHOICES.get(name)
-        parser.add_argument(
-            option, type=kind, default=default, choices=choices, help="(%(default)s)"
-        )
+        option: dict[str, Any] = {"type": type(default), "default": default}
+        option |= {"choices": CHOICES.get(name), "help": "(%(default)s)"}
+        parser.add_argument("--" + name.replace("_", "-"), **option)
 
 
 class RunInfo(NamedTuple):
@@ -123,8 +114,5 @@ def load_model(folder: Path) -> Transformer:
 def read_metrics(folder: Path) -> list[dict[str, float]]:
     """Return the records of a run's metrics, none where there are no metrics yet."""
     file = folder / METRICS
-    return (
-        [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-        if file.is_file()
-        else []
-    )
+    text = file.read_text("utf-8") if file.is_file() else ""
+    return [json.loads(line) for line in text.splitlines()]

@@ -24,7 +24,7 @@ if __name__ == "__main__":
 from bytenmt.data.augment.noise import Letters, noisy_lines
 from bytenmt.errors import BytenmtError, CheckpointError, DataError
 from bytenmt.evaluation.scores import text_scores
-from tools.extras import import_package
+from tools.extras import import_package, tool_parser
 from tools.measurements import BATCHES, NOISE_SEED, SHARES
 from tools.rival.recipe import RunInfo, read_metrics
 from tools.rival.text import PIECES, SubwordModel, read_lines
@@ -66,9 +66,7 @@ class Translator:
             str(folder), device="cpu", compute_type=PRECISIONS[precision], intra_threads=threads
         )
         self._options = {"beam_size": beam, "max_batch_size": batch, "max_decoding_length": most}
-        self.bytes = (run / PIECES).stat().st_size + sum(
-            file.stat().st_size for file in folder.iterdir()
-        )
+        self.bytes = sum(file.stat().st_size for file in (run / PIECES, *folder.iterdir()))
 
     def pieces(self, lines: Sequence[str]) -> list[list[str]]:
         """Return the pieces of each translation; none for an empty line."""
@@ -137,29 +135,22 @@ def scores(args: argparse.Namespace) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument("folder", type=Path, help="folder of an exported run")
     parser.add_argument("--precision", choices=PRECISIONS, default="int8")
     parser.add_argument("--beam", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--src", type=Path, required=True, metavar="FILE")
     parser.add_argument("--ref", type=Path, metavar="FILE")
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="write the translations here"
-    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="of the translations")
     parser.add_argument("--noise", type=float, nargs="*", default=SHARES, metavar="SHARE")
-    parser.add_argument(
-        "--speed-lines", type=int, default=200, help="number of lines to time (%(default)s)"
-    )
+    parser.add_argument("--speed-lines", type=int, default=200, help="lines to time (%(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     args = parser.parse_args(arguments)
     try:
         if args.output:
-            texts = Translator(
-                args.folder, args.precision, args.beam, threads=args.threads
-            ).translate(read_lines(args.src))
+            whole = Translator(args.folder, args.precision, args.beam, threads=args.threads)
+            texts = whole.translate(read_lines(args.src))
             args.output.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
         if args.ref:
             found = json.dumps(scores(args), indent=1)

@@ -9,7 +9,7 @@ import io
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -78,23 +78,14 @@ class TrainingText:
         """Return an epoch's sources and targets; all epochs are the same where is_fixed."""
         if self.is_fixed:
             order = range(len(self._corpus))
-            sides = [
-                [side(k).decode() for k in order]
-                for side in (self._corpus.source, self._corpus.target)
-            ]
-            return sides[0], sides[1]
+            sources = [self._corpus.source(k).decode() for k in order]
+            return sources, [self._corpus.target(k).decode() for k in order]
         sources = []
         targets = []
         corpus = self._augmenter.corpus(epoch)
-        plan = epoch_plan(
-            corpus.source_lengths,
-            corpus.target_lengths,
-            BATCH_BYTES,
-            self._seed,
-            epoch,
-            bounds=corpus.bounds,
-            weights=[part.weight for part in corpus.parts],
-        )
+        lengths = (corpus.source_lengths, corpus.target_lengths)
+        mixed: Any = {"bounds": corpus.bounds, "weights": [part.weight for part in corpus.parts]}
+        plan = epoch_plan(*lengths, BATCH_BYTES, self._seed, epoch, **mixed)
         for data in batches(corpus, plan, change=partial(self._augmenter.change, epoch=epoch)):
             for source, n_source, target, n_target in zip(*data, strict=True):
                 sources.append(source[: n_source - 1].tobytes().decode())
@@ -106,9 +97,8 @@ class SubwordModel:
     """A SentencePiece model: converts between text, ids and piece names."""
 
     def __init__(self, model: bytes) -> None:
-        self._processor = import_package("sentencepiece", "rival").SentencePieceProcessor(
-            model_proto=model
-        )
+        package = import_package("sentencepiece", "rival")
+        self._processor = package.SentencePieceProcessor(model_proto=model)
 
     @classmethod
     def load(cls, folder: Path) -> SubwordModel:
@@ -123,9 +113,8 @@ class SubwordModel:
 
     def ids(self, lines: Sequence[str]) -> list[Ids]:
         """Return the ids of each line, without EOS."""
-        return [
-            np.array(line, np.int32) for line in self._processor.encode(list(lines), num_threads=1)
-        ]
+        found = self._processor.encode(list(lines), num_threads=1)
+        return [np.array(line, np.int32) for line in found]
 
     def names(self, lines: Sequence[str]) -> list[list[str]]:
         """Return the piece names of each line, without EOS."""
@@ -162,11 +151,9 @@ def read_pairs(
         raise DataError(
             f"{len(source)} source and {len(target)} target lines: expected equal numbers, not 0"
         )
-    usable = [
-        (s, t, len(line.encode()))
-        for s, t, line in zip(pieces.ids(source), pieces.ids(target), target, strict=True)
-        if max(len(s), len(t)) <= most
-    ]
+    sizes = (len(line.encode()) for line in target)
+    every = zip(pieces.ids(source), pieces.ids(target), sizes, strict=True)
+    usable = [one for one in every if max(len(one[0]), len(one[1])) <= most]
     if not usable:
         raise DataError(f"no pair of at most {most} pieces")
     sources, targets, n_bytes = zip(*usable, strict=True)

@@ -14,7 +14,6 @@ of the pieces that SentencePiece chooses, and EOS, over the target's UTF-8 bytes
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -38,6 +37,8 @@ from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.data.pair_files import PairFiles
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.training.optim import MovingAverage, Muon
+from tools.extras import tool_parser
+from tools.rival import text as texts
 from tools.rival.model import MAX_PIECES, Transformer, stacked_projections
 from tools.rival.recipe import (
     BEST,
@@ -49,17 +50,7 @@ from tools.rival.recipe import (
     add_options,
     read_metrics,
 )
-from tools.rival.text import (
-    PIECES,
-    Batch,
-    SubwordModel,
-    SubwordPairs,
-    TrainingText,
-    make_batch,
-    read_lines,
-    read_pairs,
-    train_pieces,
-)
+from tools.rival.text import PIECES, Batch, SubwordModel, SubwordPairs, make_batch
 
 VALID_TOKENS = 8000  # pieces of a validation batch
 LOG_EVERY = 50  # updates
@@ -78,10 +69,8 @@ def summed_loss(model: Transformer, data: Batch, smoothing: float) -> tuple[Tens
 def bits_per_byte(model: Transformer, pairs: SubwordPairs) -> float:
     """Return the bits of all targets, EOS included, per UTF-8 byte; computed in fp32."""
     plan = epoch_plan(*pairs.lengths(), VALID_TOKENS, seed=0, epoch=0)
-    nats = sum(
-        float(summed_loss(model, make_batch(pairs, plan.batch(i).tolist()), 0.0)[1])
-        for i in range(plan.n_batches)
-    )
+    every = (make_batch(pairs, plan.batch(i).tolist()) for i in range(plan.n_batches))
+    nats = sum(float(summed_loss(model, data, 0.0)[1]) for data in every)
     return nats / math.log(2) / max(1, int(pairs.target_bytes.sum()))
 
 
@@ -105,22 +94,21 @@ class Run:
 
         files: training text; valid: source and target of the validation text. Raises BytenmtError.
         """
-        self._text = TrainingText(files, self.recipe.data(), self.recipe.seed)
+        self._text = texts.TrainingText(files, self.recipe.data(), self.recipe.seed)
         if resume and RunInfo.load(self.folder).recipe != self.recipe:
             raise CheckpointError(f"--resume: {self.folder / CONFIG} has another recipe")
         if not resume and (self.folder / CHECKPOINT).exists():
-            raise CheckpointError(
-                f"{self.folder} already holds a run: continue it with --resume, or give another"
-                " folder"
-            )
+            cure = "continue it with --resume, or give another folder"
+            raise CheckpointError(f"{self.folder} already holds a run: {cure}")
         self.folder.mkdir(parents=True, exist_ok=True)
         if not resume:
             source, target = self._text.lines(0)
-            found = train_pieces([*source, *target], self.recipe.vocabulary, self.recipe.pieces)
+            both = [*source, *target]
+            found = texts.train_pieces(both, self.recipe.vocabulary, self.recipe.pieces)
             (self.folder / PIECES).write_bytes(found)
         self._pieces = pieces = SubwordModel.load(self.folder)
-        sides = [read_lines(file) for file in valid]
-        self.valid = read_pairs(sides[0], sides[1], pieces, MAX_PIECES - 1)
+        source, target = map(texts.read_lines, valid)
+        self.valid = texts.read_pairs(source, target, pieces, MAX_PIECES - 1)
         torch.manual_seed(self.recipe.seed)
         self.model = Transformer(self.recipe.shape(len(pieces)))
         self.optimizer = build_optimizer(self.model, self.recipe)
@@ -129,12 +117,10 @@ class Run:
             self._restore()
         stored = RunInfo(self.recipe, len(pieces), sum(p.numel() for p in self.model.parameters()))
         (self.folder / CONFIG).write_text(stored.to_json(), "utf-8")
-        records = [
-            one for one in read_metrics(self.folder) if one["update"] <= self.progress["update"]
-        ]
-        (self.folder / METRICS).write_text(
-            "".join(f"{json.dumps(one)}\n" for one in records), "utf-8"
-        )
+        last = self.progress["update"]
+        records = [one for one in read_metrics(self.folder) if one["update"] <= last]
+        lines = "".join(f"{json.dumps(one)}\n" for one in records)
+        (self.folder / METRICS).write_text(lines, "utf-8")
         self._read_epoch()
 
     def fraction_done(self) -> float:
@@ -178,10 +164,10 @@ class Run:
         """Read the pairs of the current epoch and plan its batches."""
         epoch = int(self.progress["epoch"])
         if not self._text.is_fixed or not hasattr(self, "pairs"):
-            self.pairs = read_pairs(*self._text.lines(epoch), self._pieces, self.recipe.max_pieces)
-        self.plan = epoch_plan(
-            *self.pairs.lengths(), self.recipe.max_tokens, self.recipe.seed, epoch
-        )
+            lines = self._text.lines(epoch)
+            self.pairs = texts.read_pairs(*lines, self._pieces, self.recipe.max_pieces)
+        lengths = self.pairs.lengths()
+        self.plan = epoch_plan(*lengths, self.recipe.max_tokens, self.recipe.seed, epoch)
 
     def _update(self) -> None:
         """Train on the next batch."""
@@ -229,11 +215,8 @@ class Run:
         with (self.folder / METRICS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
         minutes = record["seconds"] / 60
-        print(
-            f"update {record['update']}, {minutes:.1f} min: {name} {value:.4f}",
-            file=sys.stderr,
-            flush=True,
-        )
+        line = f"update {record['update']}, {minutes:.1f} min: {name} {value:.4f}"
+        print(line, file=sys.stderr, flush=True)
 
     def _validate(self) -> None:
         """Score the validation set with the averaged weights and keep the best weights."""
@@ -293,37 +276,24 @@ def build_optimizer(model: Transformer, recipe: Recipe) -> torch.optim.Optimizer
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     for name in ("--src", "--tgt"):
         parser.add_argument(name, type=Path, required=True, metavar="FILE", action="append")
     for name in ("--valid-src", "--valid-tgt"):
         parser.add_argument(name, type=Path, required=True, metavar="FILE")
-    parser.add_argument(
-        "--weight",
-        type=float,
-        action="append",
-        default=[],
-        help="of each --src, as in bytenmt train",
-    )
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="FOLDER", help="the run's folder"
-    )
+    told = "of each --src, as in bytenmt train"
+    parser.add_argument("--weight", type=float, action="append", default=[], help=told)
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--max-minutes", type=float, default=0.0, help="0: no limit")
     parser.add_argument("--max-updates", type=int, default=0, help="0: no limit")
     parser.add_argument("--valid-every", type=int, default=1000, help="updates (%(default)s)")
     parser.add_argument("--save-every", type=float, default=5.0, help="minutes (%(default)s)")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument(
-        "--resume", action="store_true", help="continue from the folder's checkpoint"
-    )
+    parser.add_argument("--resume", action="store_true", help="continue the run of the folder")
     add_options(parser)
     args = parser.parse_args(arguments)
     if not args.max_minutes and not args.max_updates:
-        parser.error(
-            "give --max-minutes or --max-updates: the learning rate decays to 0 at that limit"
-        )
+        parser.error("give --max-minutes or --max-updates: the rate decays to 0 at that limit")
     weights = args.weight or [1.0] * len(args.src)
     if not len(args.src) == len(args.tgt) == len(weights):
         parser.error("give as many --tgt as --src, and a --weight for each or none")
@@ -332,11 +302,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     recipe = Recipe(**{name: getattr(args, name) for name in Recipe._fields})
     torch.set_num_threads(args.threads)
     run = Run(args.output, recipe, args.max_updates, args.max_minutes)
+    signals = (signal.SIGINT, signal.SIGTERM)
     try:
         run.prepare(files, [args.valid_src, args.valid_tgt], args.resume)
-        before = {
-            number: signal.signal(number, run.stop) for number in (signal.SIGINT, signal.SIGTERM)
-        }
+        before = {number: signal.signal(number, run.stop) for number in signals}
         run.run_updates(args.valid_every, args.save_every)
     except BytenmtError as error:
         sys.exit(f"Error: {error}")

@@ -53,14 +53,9 @@ WEEKDAYS = table(
     "| 토요일 = Saturday | 일요일 = Sunday"
 )
 # (end of the period, Korean name, English phrase); noon and midnight are never spelled out
-HOURS_OF_DAY = (
-    (6, "새벽", "before dawn"),
-    (10, "아침", "in the morning"),
-    (12, "오전", "in the morning"),
-    (18, "오후", "in the afternoon"),
-    (21, "저녁", "in the evening"),
-    (25, "밤", "at night"),
-)
+HOURS_OF_DAY = [(6, "새벽", "before dawn"), (10, "아침", "in the morning")]
+HOURS_OF_DAY += [(12, "오전", "in the morning"), (18, "오후", "in the afternoon")]
+HOURS_OF_DAY += [(21, "저녁", "in the evening"), (25, "밤", "at night")]
 # Closed classes with too few words to hold any of them out; every line also has a value that
 # decides its set.
 CLOSING_TIMES = {
@@ -106,9 +101,8 @@ CROWDS = table(
     " {x}장 = {x} sheets"
 )
 SPANS = table("{x} 동안 = for {x} | {x} 뒤 = in {x} | {x} 전 = {x} ago")
-WHILES = (
-    *SPANS,
-    *table("{x} = {x} | 약 {x} = about {x} | {days} 동안 하루 {x}씩 = {x} a day for {days}"),
+WHILES = SPANS + table(
+    "{x} = {x} | 약 {x} = about {x} | {days} 동안 하루 {x}씩 = {x} a day for {days}"
 )
 MEASURES = table(
     "약 {x}km = about {x} km | 시속 {x}km = {x} km per hour | 왕복 {x}km = {x} km round trip"
@@ -250,10 +244,8 @@ def day_weekday(year: int, month: int, day: int) -> Line:
 def day_short(year: int, month: int, day: int) -> Line:
     """Write a value like 2026. 11. 21.(토), Sat 21 Nov 2026."""
     korean, name = WEEKDAYS[date(year, month, day).weekday()]
-    return (
-        f"{year}. {month}. {day}.({korean[0]})",
-        f"{name[:3]} {day} {MONTHS[month - 1][:3]} {year}",
-    )
+    there = f"{name[:3]} {day} {MONTHS[month - 1][:3]} {year}"
+    return f"{year}. {month}. {day}.({korean[0]})", there
 
 
 def day_year_words(year: int, month: int, day: int) -> Line:
@@ -264,16 +256,17 @@ def day_year_words(year: int, month: int, day: int) -> Line:
 
 def day_clock12(month: int, day: int, hour: int, minute: int) -> Line:
     """Write a value like 11월 21일 오후 3시 40분, 3:40 p.m. on November 21."""
-    (day_here, day_there) = day_of(month, day)
-    (here, there) = clock12(hour, minute)
-    return f"{day_here} {here}", f"{there} on {day_there}"
+    return on_day(day_of(month, day), clock12(hour, minute))
+
+
+def on_day(day: Line, clock: Line) -> Line:
+    """Return a time on a day."""
+    return f"{day[0]} {clock[0]}", f"{clock[1]} on {day[1]}"
 
 
 def day_clock24(month: int, day: int, hour: int, minute: int) -> Line:
     """Write a value like 11월 21일 15시 40분, 15:40 on November 21."""
-    (day_here, day_there) = day_of(month, day)
-    (here, there) = clock24(hour, minute)
-    return f"{day_here} {here}", f"{there} on {day_there}"
+    return on_day(day_of(month, day), clock24(hour, minute))
 
 
 def day_clock_year(year: int, month: int, day: int, hour: int, minute: int) -> Line:
@@ -544,8 +537,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pairs", type=int, default=20_000, help="training pairs")
     options = parser.parse_args(arguments)
-    sample = make_sample(options.seed, options.pairs)
-    write_sample(sample, options.out)
+    write_sample(make_sample(options.seed, options.pairs), options.out)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ a line for each format and each problem; the exit code is 1 if there is a proble
 
 from __future__ import annotations
 
-import argparse
 import re
 import subprocess
 import sys
@@ -29,13 +28,8 @@ from bytenmt.documents.translation import LineTranslation, lines_to_translate, t
 from bytenmt.documents.unit import Document, ReadOptions, Unit  # noqa: E402
 from bytenmt.documents.words import is_icu_message  # noqa: E402
 from bytenmt.errors import DataError  # noqa: E402
-from tools.verify.made_up_translations import (  # noqa: E402
-    WITH_CODES,
-    capitals,
-    codes_of,
-    moved,
-    tree_of,
-)
+from tools.extras import tool_parser  # noqa: E402
+from tools.verify import made_up_translations as made_up  # noqa: E402
 
 COUNT = re.compile(r"(\d+) (units|translated|to review)\b")
 
@@ -54,7 +48,7 @@ def is_catalogue(data: bytes) -> bool:
 def read_problems(data: bytes, translation: bytes, name: str) -> Iterator[str]:
     """Yield why the translation of a document is not accepted."""
     try:
-        tree_of(name, translation)
+        made_up.tree_of(name, translation)
     except Exception as error:
         yield f"its library does not read it: {error!r:.200}"
     if name == "po" and is_catalogue(data) and not is_catalogue(translation):
@@ -73,25 +67,24 @@ def problems(data: bytes, options: ReadOptions) -> Iterator[str]:
             raise
         once = formats.read(data, options).dump()
     else:
-        if tree_of(name, data) != tree_of(name, once):
+        if made_up.tree_of(name, data) != made_up.tree_of(name, once):
             yield "a round trip changes its tree"
-    if (
-        formats.read(once, options).dump()
-        != formats.read(formats.read(once, options).dump(), options).dump()
-    ):
+    twice = formats.read(once, options).dump()
+    if twice != formats.read(twice, options).dump():
         yield "a second round trip changes it"
-    for how in (capitals, moved):
+    for how in (made_up.capitals, made_up.moved):
         document = formats.read(data, options)
         sources = [unit.parts for unit in by_name(document)]
         lines = lines_to_translate(document, overwrite=True)
         translate(document, {line: LineTranslation(how(line)) for line in lines}, overwrite=True)
         made = document.dump()
-        if how is capitals or name != "po":  # signs are not format strings
+        if how is made_up.capitals or name != "po":  # signs are not format strings
             yield from read_problems(data, made, name)
         units = by_name(formats.read(made, options))
-        for source, unit in zip(sources, units, strict=True) if name in WITH_CODES else ():
+        for source, unit in zip(sources, units, strict=True) if name in made_up.WITH_CODES else ():
             target = unit.parts if unit.target is None else unit.target
-            if not (codes_of(source) <= codes_of(target) or is_icu_message(source)):
+            is_kept = made_up.codes_of(source) <= made_up.codes_of(target)
+            if not (is_kept or is_icu_message(source)):
                 yield f"{unit.place}: {source} became {target}"
 
 
@@ -106,21 +99,9 @@ def translated(
     out = folder / path.name
     has_column = formats.FORMATS[options.format].needs_column
     column = ["--column", options.column or "1"] if has_column else []
-    command = [
-        sys.executable,
-        "-m",
-        "bytenmt",
-        "translate-file",
-        model,
-        path,
-        out,
-        "--pair",
-        "en-de",
-        "-v",
-    ]
-    done = subprocess.run(
-        [*map(str, command), *column], capture_output=True, text=True, check=False
-    )
+    program = [sys.executable, "-m", "bytenmt", "translate-file", "--pair", "en-de", "-v"]
+    command = [*program, *column, str(model), str(path), str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     (folder / f"{path.name}.notes").write_text(done.stderr)
     if done.returncode:
         return Counter(), [f"not translated: {done.stderr[-200:]}"]
@@ -130,9 +111,7 @@ def translated(
 
 def main() -> int:
     """Check the files; print a line for each format and each problem."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument("folders", metavar="FOLDER", type=Path, nargs="+")
     parser.add_argument(
         "--format", action="append", choices=formats.FORMATS, help="check only these formats"
@@ -144,11 +123,9 @@ def main() -> int:
     names = given.format or formats.FORMATS
     suffixes = {suffix: name for name in names for suffix in formats.FORMATS[name].suffixes}
     totals: dict[str, Counter[str]] = {}
-    for path in sorted(
-        path for folder in given.folders for path in folder.rglob("*") if path.is_file()
-    ):
+    for path in sorted(path for folder in given.folders for path in folder.rglob("*")):
         name = suffixes.get(path.suffix.lower())
-        if name is None:
+        if name is None or not path.is_file():
             continue
         counts = totals.setdefault(name, Counter())
         counts["files"] += 1

@@ -65,11 +65,10 @@ def capitals(line: CodedText) -> CodedText:
 
 def moved(line: CodedText) -> CodedText:
     """Translate a line to signs of many formats, its codes in another order: every other first."""
-    pairs = {
-        part.pair: [one for one in line if isinstance(one, Code) and one.pair == part.pair]
-        for part in line
-        if isinstance(part, Code)
-    }
+    pairs: dict[int, list[Code]] = {}
+    for part in line:
+        if isinstance(part, Code):
+            pairs.setdefault(part.pair, []).append(part)
     words = ["B", "<b>", "&", '"q"', "\\", "|", "--", ">", "#", "{x}", "%s", "'s", "]]>", "*_`"]
     made: list[str | Code] = []
     for codes in reversed(pairs.values()):
@@ -124,8 +123,7 @@ def tree_of(form: str, content: bytes) -> Any:
         "po": lambda: sorted(map(str, polib.pofile(text + "\n"))),
         "srt": lambda: list(srt.parse(text)),
         "vtt": lambda: [
-            (one.start, one.end, one.text, one.identifier)
-            for one in webvtt.from_string(text).captions
+            (c.start, c.end, c.text, c.identifier) for c in webvtt.from_string(text).captions
         ],
         "yaml": lambda: list(YAML(typ="safe").load_all(text)),
         "ini": lambda: str(INIConfig(io.StringIO(text))),

@@ -32,8 +32,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -150,18 +151,9 @@ def train(folder: Path, inputs: Path, model: Model, updates: int, resume: bool =
     settings |= {f"model.{name}": value for name, value in N_GRAMS.items()} if model.n_grams else {}
     if "model.encoder_layers" in settings and not model.source:
         settings["model.encoder_layers"] = []
-    fixed: dict[str, Any] = {
-        "max_tokens": 300,
-        "save_every": 1,
-        "valid_lines": 0,
-        "valid_every": 1000,
-    }
-    options: dict[str, Any] = {
-        "max_updates": updates,
-        "log_every": 1,
-        "precision": "fp32",
-        "seed": 5,
-    }
+    fixed = {"max_tokens": 300, "save_every": 1, "valid_lines": 0, "valid_every": 1000}
+    options: dict[str, Any] = {"max_updates": updates, "log_every": 1}
+    options |= {"precision": "fp32", "seed": 5}
     files: dict[str, Any] = {"text": inputs / "train.de", "valid_text": inputs / "valid.de"}
     if model.source:
         files = {"src": inputs / "train.en", "tgt": inputs / "train.de"}
@@ -177,13 +169,8 @@ def write_inputs(folder: Path) -> None:
     """Write texts to train on and to translate."""
     folder.mkdir(parents=True)
     generator = random.Random(11)
-    nouns = [
-        ("house", "Haus"),
-        ("door", "Tür"),
-        ("file", "Datei"),
-        ("year", "Jahr"),
-        ("button", "Knopf"),
-    ]
+    nouns = [("house", "Haus"), ("door", "Tür"), ("file", "Datei"), ("year", "Jahr")]
+    nouns.append(("button", "Knopf"))
     words = [("red", "rot"), ("green", "grün"), ("open", "offen"), ("new", "neu")]
 
     def pair() -> tuple[str, str]:
@@ -219,18 +206,13 @@ SENTENCES = [
 # Searches
 
 SHORT = {"max_len_a": 1.0, "max_len_b": 8}
+TOP = {"top_k": 20, "top_p": 0.9}
 SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {},
     "beam": {"beam": 4, "n_best": 4},
     "beam, no length penalty": {"beam": 3, "n_best": 2, "length_penalty": 0.0},
     "sample": {"sample": True, "beam": 2, "n_best": 2, "seed": 3},
-    "sample, top k and p": {
-        "sample": True,
-        "temperature": 0.7,
-        "top_k": 20,
-        "top_p": 0.9,
-        "seed": 4,
-    },
+    "sample, top k and p": {"sample": True, "temperature": 0.7, "seed": 4, **TOP},
     "prefix": {"prefix": "Das é", "beam": 2},
     "n-gram blocking": {"no_repeat_ngram_size": 2},
     "n-gram blocking, beam": {"no_repeat_ngram_size": 1, "beam": 4, "n_best": 2},
@@ -260,10 +242,8 @@ def search_outputs(folder: Path, names: Sequence[str], engine: str) -> Iterator[
                 searches = {key: SEARCHES[key] for key in FEW_SEARCHES}
             for search, settings in searches.items():
                 translator = load_translator(runs, engine, precision, threads, **SHORT, **settings)
-                yield (
-                    f"{engine} {precision} {threads} | {name} | {search}",
-                    hypotheses(translator, lines),
-                )
+                what = f"{engine} {precision} {threads} | {name} | {search}"
+                yield what, hypotheses(translator, lines)
 
 
 def shipped_outputs(folder: Path, engine: str) -> Iterator[tuple[str, Output]]:
@@ -271,15 +251,12 @@ def shipped_outputs(folder: Path, engine: str) -> Iterator[tuple[str, Output]]:
     inputs = folder / "inputs"
     lines = (inputs / "sentences").read_text(encoding="utf-8").splitlines()
     searches: dict[str, dict[str, Any]] = {"greedy": {}, "beam": {"beam": 4, "n_best": 2}}
-    for search, settings in searches.items():
-        for precision, threads in (("auto", 1), ("auto", 2)) if engine == "cpu" else (("fp32", 1),):
-            translator = load_translator(
-                [folder / "shipped"], engine, precision, threads, **settings
-            )
-            yield (
-                f"{engine} {precision} {threads} | shipped | {search}",
-                hypotheses(translator, lines),
-            )
+    ways = (("auto", 1), ("auto", 2)) if engine == "cpu" else (("fp32", 1),)
+    runs = [folder / "shipped"]
+    for (search, settings), (precision, threads) in product(searches.items(), ways):
+        translator = load_translator(runs, engine, precision, threads, **settings)
+        what = f"{engine} {precision} {threads} | shipped | {search}"
+        yield what, hypotheses(translator, lines)
 
 
 def reading_outputs(folder: Path, engine: str) -> Iterator[tuple[str, Output]]:
@@ -291,13 +268,10 @@ def reading_outputs(folder: Path, engine: str) -> Iterator[tuple[str, Output]]:
         runtime = load_runtime(folder / "models" / name, engine, 1)
         given = sources if model.source else None
         read = runtime.make_scorer().score_texts(given, [text + b"\xff" for text in texts])
-        yield (
-            f"{engine} | {name} | scores",
-            [[one.log_p.tolist(), one.rank.tolist()] for one in read],
-        )
-        for number, attention in enumerate(
-            runtime.make_attention_scorers() if model.source else ()
-        ):
+        numbers = [[one.log_p.tolist(), one.rank.tolist()] for one in read]
+        yield f"{engine} | {name} | scores", numbers
+        attentions = runtime.make_attention_scorers() if model.source else ()
+        for number, attention in enumerate(attentions):
             layers = attention.attention_weights(list(zip(sources, texts, strict=True)))
             weights = [{str(layer): part.tolist() for layer, part in one.items()} for one in layers]
             yield f"{engine} | {name} | alignment {number}", weights
@@ -316,46 +290,27 @@ def command_outputs(folder: Path) -> Iterator[tuple[str, Output]]:
     """Run commands whose output is JSON or a table."""
     inputs = folder / "inputs"
     models = folder / "models"
-    fixed = ["--engine", "numba", "--threads", "1"]
-    jsonl = ["--format", "jsonl", "--alignment", "--max-len-b", "20", *fixed]
+    jsonl = ["--format", "jsonl", "--alignment", "--max-len-b", "20", "--engine", "numba"]
+    one = ("--threads", "1")
     for name in ("bahdanau", "convs2s"):
-        out = run_command(
-            "translate", models / name, "-i", inputs / "lines", *jsonl, "--beam-size", "3"
-        )
-        yield f"command | {name} | translate", without_times(out)
-    line = run_command("translate", folder / "shipped", "-i", inputs / "sentences", *jsonl)
+        words = ["translate", models / name, "-i", inputs / "lines", *jsonl, *one]
+        yield f"command | {name} | translate", without_times(run_command(*words, "-b", "3"))
+    line = run_command("translate", folder / "shipped", "-i", inputs / "sentences", *jsonl, *one)
     yield "command | shipped | translate", without_times(line)
-    score = [
-        "evaluate",
-        models / "luong",
-        "--src",
-        inputs / "valid.en",
-        "--ref",
-        inputs / "valid.de",
-    ]
-    numbers = run_command(*score, "--log-probabilities", "--threads", "1")
+    texts = ["--src", inputs / "valid.en", "--ref", inputs / "valid.de"]
+    numbers = run_command("evaluate", models / "luong", *texts, "--log-probabilities", *one)
     yield "command | luong | score", numbers.splitlines()
-    predict = [
-        "predict",
-        "-m",
-        models / "convs2s-text",
-        inputs / "valid.de",
-        "--per-byte",
-        "--no-reference",
-    ]
-    yield "command | convs2s-text | predict", run_command(*predict, "--threads", "1").splitlines()
+    read = ["-m", models / "convs2s-text", inputs / "valid.de", "--per-byte", "--no-reference"]
+    yield "command | convs2s-text | predict", run_command("predict", *read, *one).splitlines()
 
 
 def without_times(lines: str) -> list[Output]:
     """Return JSON lines as objects without the field that differs from run to run."""
-    return [
-        {key: value for key, value in json.loads(line).items() if key != "seconds"}
-        for line in lines.splitlines()
-    ]
+    every = map(json.loads, lines.splitlines())
+    return [{key: one[key] for key in one if key != "seconds"} for one in every]
 
 
-# ------------------------------------------------------------------------------- Trainings and
-# plans
+# ---------------------------------------------------------------------------- Trainings and plans
 
 
 def scratch_folder(folder: Path) -> Path:
@@ -392,10 +347,8 @@ def training_outputs(folder: Path) -> Iterator[tuple[str, Output]]:
     inputs = folder / "inputs"
     for name, model in MODELS.items():
         metrics = train(scratch / name, inputs, model, UPDATES["trainings"])
-        bits = [
-            record["train_bits_per_byte"] for record in metrics if "train_bits_per_byte" in record
-        ]
-        yield f"training | {name} | bits per byte", bits
+        key = "train_bits_per_byte"
+        yield f"training | {name} | bits per byte", [one[key] for one in metrics if key in one]
         yield f"training | {name} | whole", run_digest(scratch / name)
         resumed = scratch / f"{name}-resumed"
         train(resumed, inputs, model, UPDATES["interrupted"])
@@ -413,32 +366,23 @@ def plan_outputs() -> Iterator[tuple[str, Output]]:
         "plain": {},
         "weighted": {"bounds": np.array([0, 2000, 5000]), "weights": [0.5, 2.25]},
     }
-    for case, options in cases.items():
-        for epoch in (0, 1):
-            yield (
-                f"plan | {case} | epoch {epoch}",
-                digest(epoch_plan_arrays((lengths[0], lengths[1]), 4000, 3, epoch, **options)),
-            )
+    for (case, options), epoch in product(cases.items(), (0, 1)):
+        arrays = epoch_plan_arrays((lengths[0], lengths[1]), 4000, 3, epoch, **options)
+        yield f"plan | {case} | epoch {epoch}", digest(arrays)
 
 
 # ------------------------------------------------------------------------- Recording and comparing
 
 Section = Callable[[Path], Iterator[tuple[str, Output]]]
+TRANSLATING = [name for name in (*MODELS, *ENSEMBLES) if not name.endswith("-text")]
+SOME = [*SIZES, "bytenet-ngrams", "luong+convs2s"]
 SECTIONS: dict[str, Section] = {
     "plans": lambda folder: plan_outputs(),
     "trainings": training_outputs,
-    "cpu": lambda folder: search_outputs(
-        folder, [name for name in (*MODELS, *ENSEMBLES) if not name.endswith("-text")], "cpu"
-    ),
-    "pytorch": lambda folder: search_outputs(
-        folder, [*SIZES, "bytenet-ngrams", "luong+convs2s"], "pytorch"
-    ),
-    "shipped": lambda folder: (
-        one for name in ("cpu", "pytorch") for one in shipped_outputs(folder, name)
-    ),
-    "reading": lambda folder: (
-        one for name in ("cpu", "pytorch") for one in reading_outputs(folder, name)
-    ),
+    "cpu": lambda folder: search_outputs(folder, TRANSLATING, "cpu"),
+    "pytorch": lambda folder: search_outputs(folder, SOME, "pytorch"),
+    "shipped": lambda f: chain(shipped_outputs(f, "cpu"), shipped_outputs(f, "pytorch")),
+    "reading": lambda f: chain(reading_outputs(f, "cpu"), reading_outputs(f, "pytorch")),
     "commands": command_outputs,
 }
 
@@ -472,20 +416,16 @@ def record(folder: Path, sections: Sequence[str]) -> None:
         outputs = compute(folder, section)
         for name in MODELS if section == "trainings" else ():
             if outputs[f"training | {name} | whole"] != outputs[f"training | {name} | resumed"]:
-                raise SystemExit(
-                    f"a resumed training of {name} differs from an uninterrupted one on this commit"
-                )
+                raise SystemExit(f"a resumed training of {name} differs from an uninterrupted one")
         path.write_text(json.dumps(outputs, indent=0, ensure_ascii=False), encoding="utf-8")
 
 
 def commit() -> str:
     """Return the checked-out commit, with a plus sign where files differ from it."""
-    root = Path(__file__).resolve().parents[2]
 
     def git(*arguments: str) -> str:
-        return subprocess.run(
-            ["git", "-C", root, *arguments], capture_output=True, text=True
-        ).stdout.strip()
+        command = ["git", "-C", str(Path(__file__).parent), *arguments]
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
     return git("rev-parse", "--short", "HEAD") + "+" * bool(git("status", "--porcelain", "-uno"))
 
@@ -528,25 +468,15 @@ def first_difference(expected: Output, found: Output, exact: bool, where: str = 
     exact: numbers are compared to the last bit.
     """
     if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
-        for index, pair in enumerate(zip(expected, found, strict=True)):
-            difference = first_difference(*pair, exact, f"{where}[{index}]")
-            if difference:
-                return difference
-        return None
-    if isinstance(expected, dict) and isinstance(found, dict) and expected.keys() == found.keys():
-        for key in expected:
-            difference = first_difference(expected[key], found[key], exact, f"{where}[{key}]")
-            if difference:
-                return difference
-        return None
-    if (
-        isinstance(expected, float)
-        and isinstance(found, float)
-        and not exact
-        and close(expected, found)
-    ):
-        return None
-    return None if expected == found else f"{where}: {expected!r} -> {found!r}"[:600]
+        keys: Iterable[Any] = range(len(expected))
+    elif isinstance(expected, dict) and isinstance(found, dict) and expected.keys() == found.keys():
+        keys = expected
+    else:
+        are_numbers = isinstance(expected, float) and isinstance(found, float)
+        is_equal = expected == found or (not exact and are_numbers and close(expected, found))
+        return None if is_equal else f"{where}: {expected!r} -> {found!r}"[:600]
+    parts = (first_difference(expected[k], found[k], exact, f"{where}[{k}]") for k in keys)
+    return next(filter(None, parts), None)
 
 
 def close(one: float, other: float) -> bool:
@@ -570,9 +500,7 @@ def main() -> None:
     parser.add_argument("what", choices=("record", "compare"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", nargs="+", choices=tuple(SECTIONS), default=list(SECTIONS))
-    parser.add_argument(
-        "--show", type=int, default=20, help="maximum number of differences to print"
-    )
+    parser.add_argument("--show", type=int, default=20, help="differences to print at most")
     options = parser.parse_args()
     if options.what == "record":
         record(options.folder.resolve(), options.only)

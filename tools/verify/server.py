@@ -17,7 +17,6 @@ lost. --checkout: run the program of another checkout.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import io
 import itertools
@@ -37,6 +36,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
+from tools.extras import tool_parser
 from tools.served import ServerProcess, run_server
 
 N_CLIENTS = 32
@@ -44,18 +44,12 @@ N_UPLOADING = 64
 N_UNREAD = 200
 PATIENCE_SECONDS = 60.0  # timeout of an honest request, in seconds
 HEALTH_SECONDS = 1.0
-LINES = [
-    "Where is the next station?",
-    "My brother has a new car.",
-    "We will meet again tomorrow.",
-    "It is late.",
-]
+LINES = ["Where is the next station?", "My brother has a new car.", "It is late."]
+LINES.append("We will meet again tomorrow.")
 # By suffix: a beginning and a piece to repeat, which may make a reader slow or hungry.
+HTML = ("<pre>", "<a ", "<a b='", "<!--", "<b>", "<", "&", "<![CDATA[", " ", "\r")
 HOSTILE = [
-    *(
-        ("html", "", unit)
-        for unit in ("<pre>", "<a ", "<a b='", "<!--", "<b>", "<", "&", "<![CDATA[", " ", "\r")
-    ),
+    *(("html", "", unit) for unit in HTML),
     *(("md", "a", unit) for unit in ("\t", "[", "![", "[^", "*", "_a", "`", "> ", "](")),
     *(("srt", "1\n00:00:00,000 --> 00:00:01,000\n", unit) for unit in ("\u2028", "<i>", "{")),
     *(("tmx", '<tmx version="1.4"><body>', unit) for unit in ("<tu>", "<!--", "<tu ", "&")),
@@ -135,6 +129,11 @@ class Client:
         if b"connection: close" in answer:
             self.close()
         return int(answer.split()[1]), found
+
+    async def upload(self, body: bytes) -> tuple[int, bytes]:
+        """Upload the multipart body of a document."""
+        kind = "multipart/form-data; boundary=b"
+        return await self.send("POST", "/translate_file", body, content_type=kind)
 
     def close(self) -> None:
         """Close the connection; the next request opens another one."""
@@ -222,15 +221,10 @@ async def upload_documents(server: ServerProcess, pair: str) -> list[str]:
     client = Client(server)
     figures = Figures()
     health = asyncio.ensure_future(ask_health(server, figures, math.inf))
-    for name, data in [
-        *DOCUMENTS,
-        ("zeros.docx", packed("word/document.xml", b" " * 1_500_000_000)),
-    ]:
+    zeros = ("zeros.docx", packed("word/document.xml", b" " * 1_500_000_000))
+    for name, data in [*DOCUMENTS, zeros]:
         began = time.monotonic()
-        kind = "multipart/form-data; boundary=b"
-        status, answer = await client.send(
-            "POST", "/translate_file", form(pair, name, data), content_type=kind
-        )
+        status, answer = await client.upload(form(pair, name, data))
         print(f"{name}: {status} in {time.monotonic() - began:.1f} s: {answer.decode()[:90]}")
         wrong += [f"{name}: {status}"] * (status not in (200, 400, 413))
         if status == 200:
@@ -239,9 +233,8 @@ async def upload_documents(server: ServerProcess, pair: str) -> list[str]:
             wrong += [f"{name} has another file in it"] * (b"root:" in answer)
     health.cancel()
     print(f"/health beside hostile documents: at most {1000 * max(figures.health):.0f} ms")
-    return wrong + ["/health took too long beside documents"] * (
-        max(figures.health) > HEALTH_SECONDS
-    )
+    wrong += ["/health took too long beside documents"] * (max(figures.health) > HEALTH_SECONDS)
+    return wrong
 
 
 async def upload(
@@ -251,8 +244,7 @@ async def upload(
     while time.monotonic() < until:
         status = 0
         with suppress(OSError, asyncio.IncompleteReadError):
-            kind = "multipart/form-data; boundary=b"
-            status, _ = await client.send("POST", "/translate_file", next(forms), content_type=kind)
+            status, _ = await client.upload(next(forms))
         statuses[status] += 1
         if status in (0, 429):
             client.close()
@@ -285,9 +277,8 @@ async def phase(
     before = server.cpu_seconds()
     clients = [Client(server, number) for number in range(N_CLIENTS)]
     honest = [translate_lines(client, pair, figures, until, pause) for client in clients]
-    others = [
-        asyncio.ensure_future(one) for one in (*attackers, ask_health(server, figures, until))
-    ]
+    beside = (*attackers, ask_health(server, figures, until))
+    others = [asyncio.ensure_future(one) for one in beside]
     await asyncio.gather(*honest)
     figures.cpu_seconds = server.cpu_seconds() - before
     for one in others:
@@ -302,10 +293,9 @@ async def stop_gracefully(server: ServerProcess, pair: str) -> tuple[int, int, i
     """Send SIGTERM beside clients; return exit code, answers after it, and answers lost."""
     figures = Figures()
     clients = [Client(server, number) for number in range(N_CLIENTS)]
-    tasks = [
-        asyncio.ensure_future(translate_lines(client, pair, figures, time.monotonic() + 30, 0))
-        for client in clients
-    ]
+    until = time.monotonic() + 30
+    asking = [translate_lines(client, pair, figures, until, 0) for client in clients]
+    tasks = [asyncio.ensure_future(one) for one in asking]
     await asyncio.sleep(2)
     n_before = figures.statuses[200]
     code = await asyncio.to_thread(server.terminate)
@@ -319,15 +309,11 @@ async def stop_gracefully(server: ServerProcess, pair: str) -> tuple[int, int, i
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = tool_parser(__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--pair", default="en-de")
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument(
-        "--pause", type=float, default=0.0, help="mean seconds between two lines of a client"
-    )
+    parser.add_argument("--pause", type=float, default=0.0, help="mean seconds between two lines")
     parser.add_argument("--checkout", type=Path)
     options = parser.parse_args(argv)
     pair = options.pair
@@ -355,10 +341,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             print(figures.show(name))
             wrong += [f"{name}: {dict(figures.statuses)}"] * (set(figures.statuses) != {200})
             wrong += [f"{name}: /health took too long"] * (max(figures.health) > HEALTH_SECONDS)
-        print(
-            f"uploads were answered {dict(statuses)};"
-            f" memory {memory >> 20}, then {server.resident_bytes() >> 20} MiB"
-        )
+        memories = f"memory {memory >> 20}, then {server.resident_bytes() >> 20} MiB"
+        print(f"uploads were answered {dict(statuses)}; {memories}")
         wrong += asyncio.run(upload_documents(server, pair))
         code, n_answered, n_lost = asyncio.run(stop_gracefully(server, pair))
         print(f"SIGTERM: exit code {code}, {n_answered} answers after it, {n_lost} lost")
