@@ -9,6 +9,8 @@ lines with placeholders and tags; and single words of interfaces (tools/interfac
 "kept" is the share of the lines with kept spans (bytenmt/sentinels.py) whose translation has them
 all. "chrf_case_ignored" compares case-folded texts ("ß" is "ss"), so that it does not depend on the
 case of the output. BLEU of Korean is that of characters. Several models are used as an ensemble.
+With --formality a model that has learned forms of address is asked for each of them, on lines of
+all test texts.
 
 With --recipe two tables are added: bits per byte of training pairs beside held-out pairs, by
 source; and chrF of the lines of each text by the rarest word of the source in the recipe's training
@@ -33,13 +35,15 @@ from bytenmt.data.augment.augmenter import Case, with_case
 from bytenmt.data.augment.noise import Letters, noisy_lines
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import AUTO, EngineSpec
-from bytenmt.decoding.loading import load_runs
+from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.evaluation.scores import text_scores
+from bytenmt.formality import Form
 from bytenmt.sentinels import find_spans
 from bytenmt.translation.translator import Translator
 from tools.extras import tool_parser
 from tools.measurements import NOISE_SEED, SHARES
+from tools.results.formality import formality_scores
 from tools.results.recipe import FOLDER, Recipe
 from tools.results.training_text import chrf_by_rarity, count_words, training_bits
 
@@ -84,19 +88,9 @@ def scores(
     training text, for chrF by the rarest word of the source. Raises BytenmtError where a test text
     is missing.
     """
-    own, other = direction.split("-")
-    foreign = other if own == "en" else own
-    tokenize = "char" if other == "ko" else "13a"
-
-    def read(corpus: str, name: str, n_lines: int | None) -> tuple[list[str], list[str]]:
-
-        def lines(side: str) -> list[str]:
-            file = TextFile.open(corpora / corpus / f"{name}.{side}")
-            return [line.decode() for line in islice(iter(file), n_lines)]
-
-        return lines(own), lines(other)
-
-    sources, references = read(SENTENCES[foreign], "test", n_lines)
+    foreign = foreign_language(direction)
+    tokenize = "char" if direction.endswith("ko") else "13a"
+    sources, references = read_test(corpora, direction, SENTENCES[foreign], "test", n_lines)
     found: dict[str, Any] = {"direction": direction, "lines": len(sources)}
     translated = translate(sources)
     sentences = found["tatoeba"] = {"clean": _scored(translated, references, tokenize)}
@@ -111,7 +105,8 @@ def scores(
         disturbed = [line.decode() for line in noisy_lines(encoded, share, letters, NOISE_SEED)]
         sentences[f"noise {share:g}"] = _scored(translate(disturbed), references, tokenize)
     for name, place in OTHERS[foreign].items():
-        sources, references = read(*place, None if name in WHOLE else n_lines)
+        most = None if name in WHOLE else n_lines
+        sources, references = read_test(corpora, direction, *place, most)
         translated = translate(sources)
         found[name] = _scored(translated, references, tokenize)
         found[name]["kept"] = kept_share(sources, translated)
@@ -119,6 +114,39 @@ def scores(
             found[name]["by rarest word"] = chrf_by_rarity(sources, translated, references, counts)
     found["words"] = interface_words(translate, direction)
     return found
+
+
+def foreign_language(direction: str) -> str:
+    """Return the language of a direction that is not English."""
+    own, other = direction.split("-")
+    return other if own == "en" else own
+
+
+def read_test(
+    corpora: Path, direction: str, corpus: str, name: str, n_lines: int | None
+) -> tuple[list[str], list[str]]:
+    """Return the first sources and references of a test text; n_lines None: all."""
+    source, reference = (
+        [
+            line.decode()
+            for line in islice(iter(TextFile.open(corpora / corpus / f"{name}.{side}")), n_lines)
+        ]
+        for side in direction.split("-")
+    )
+    return source, reference
+
+
+def formality(runtime: Runtime, beam: int, direction: str, corpora: Path) -> dict[str, Any]:
+    """Return how far a model obeys the forms of address, on lines of all test texts."""
+    foreign = foreign_language(direction)
+    pairs: list[tuple[str, str]] = []
+    for place in [(SENTENCES[foreign], "test"), *OTHERS[foreign].values()]:
+        pairs += zip(*read_test(corpora, direction, *place, None), strict=True)
+
+    def translate(sources: Sequence[str], form: Form) -> list[str]:
+        return Translator.from_runtime(runtime, beam=beam, formality=form).translate(sources)
+
+    return formality_scores(translate, pairs)
 
 
 def _scored(
@@ -175,6 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--precision", default=AUTO, help="of the weights, as in bytenmt translate")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (%(default)s)")
     parser.add_argument("--recipe", help="of tools/recipes, for two tables of the training text")
+    parser.add_argument("--formality", action="store_true", help="ask for each form of address")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     args = parser.parse_args(arguments)
     try:
@@ -183,6 +212,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         training = training_files(args.recipe, args.corpora) if args.recipe else []
         counts = count_words(source for source, _ in training) if training else None
         found = scores(translator.translate, args.direction, args.corpora, args.lines, counts)
+        if args.formality:
+            found["formality"] = formality(runtime, args.beam, args.direction, args.corpora)
         if training:
             found["bits"] = training_bits(runtime, training)
     except (BytenmtError, DataError, ValueError) as error:
