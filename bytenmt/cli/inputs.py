@@ -80,7 +80,7 @@ def open_text(path: Path, may_be_empty: bool = False) -> TextFile:
     """
     text = TextFile.open(path)
     if len(text) or not may_be_empty:
-        text.require_lines()
+        text.check_content()
     if len(text.repaired):
         CONSOLE.warn(repair_warning(text.path, len(text.repaired), len(text)))
     return text

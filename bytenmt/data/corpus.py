@@ -194,7 +194,7 @@ class ParallelCorpus:
         """Raise DataError where a file is empty or in another encoding, or no pair is left."""
         for part in self.parts:
             for text in part.files:
-                text.require_lines()
+                text.check_content()
         if not len(self):
             n_empty = sum(len(out.empty) for out in self.left_out)
             n_long = sum(len(out.too_long) for out in self.left_out)

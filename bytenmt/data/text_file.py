@@ -103,8 +103,12 @@ class TextFile:
     def __iter__(self) -> Iterator[bytes]:
         return (self.line(index) for index in range(len(self)))
 
-    def require_lines(self) -> None:
-        """Raise DataError if there is no line at all, or the encoding is not UTF-8."""
+    def check_content(self) -> None:
+        """Raise DataError if there is no line, or the text seems to be in another encoding.
+
+        It seems so if more than MAX_INVALID_SHARE of the lines are not UTF-8, or if it begins as
+        UTF-16 does.
+        """
         if not len(self):
             raise DataError(
                 f"{self.path} is empty: expected a text file with one sentence per line"

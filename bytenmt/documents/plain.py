@@ -17,7 +17,11 @@ SAMPLE_CHARS = 4096  # of a table by which its delimiter is guessed
 
 
 def read_csv(data: bytes, options: ReadOptions) -> Document:
-    """Read a CSV file: a unit for each cell of a column. Raises DataError."""
+    """Read a CSV file: a unit for the cell of each row in the column options.column.
+
+    A column that is given by its name has the first row as its header, which gets no unit. The
+    translations replace the texts, or go to the column options.into. Raises DataError.
+    """
     file = EditedText(data)
     style: dict[str, Any] = {"delimiter": ",", "strict": True}
     with suppress(csv.Error):  # no delimiter can be guessed
@@ -26,7 +30,7 @@ def read_csv(data: bytes, options: ReadOptions) -> Document:
 
 
 def read_tsv(data: bytes, options: ReadOptions) -> Document:
-    """Read a TSV file, which has no quotes: a unit for each cell of a column. Raises DataError."""
+    """Read a TSV file, which has no quotes; otherwise as read_csv. Raises DataError."""
     style: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None}
     return _read_table(EditedText(data), options, style, partial(re.sub, r"[\t\n]+", " "))
 

@@ -49,8 +49,11 @@ class Calibration(NamedTuple):
     sure_shares: dict[str, float]  # of the lines, by search
 
 
-class JudgedSearch(NamedTuple):
-    """The translations of a validation text by a search, an entry a line."""
+class SearchQuality(NamedTuple):
+    """The bits, chrF and flags of a search's translations of a validation text.
+
+    Each array has an entry for each line.
+    """
 
     bits: Reals  # per byte
     chrf: Reals  # 0 to 100, against the reference
@@ -68,8 +71,11 @@ class JudgedSearch(NamedTuple):
         return float(max(0.0, (is_poor[chosen].mean() - usual) / max(1e-9, 1 - usual)))
 
     def sure_threshold(self) -> float:
-        """Return the highest bits per byte up to which at most UNUSABLE_SURE_SHARE of the
-        translations without flags are unusable; those of the surest are never above it."""
+        """Return the bits per byte up to which a translation without flags is sure.
+
+        Up to it at most UNUSABLE_SURE_SHARE of such translations are unusable, see unusable_share.
+        The surest ones (SUREST_SHARE of them) are always sure. 0 if all translations have flags.
+        """
         bits = np.sort(self.bits[~self.is_flagged])
         n_surest = min(len(bits), max(FEWEST_SUREST, round(SUREST_SHARE * len(bits))))
         if not n_surest:
@@ -132,7 +138,7 @@ def calibrate_runtime(
     if runtime.reverse is not None:
         searches["reranked"] = _translate(runtime, own_sources, reranking.BEAM)
     judged = {
-        name: judge_search(results, own_references, flags, words)
+        name: measure_quality(results, own_references, flags, words)
         for name, results in searches.items()
     }
     thresholds = {name: search.sure_threshold() for name, search in judged.items()}
@@ -156,7 +162,7 @@ def choose_words(
 ) -> SourceWords:
     """Return the words that occur often enough: of MIN_COUNTS the count by which the rule "unusable
     if the source has an unknown word" fails least often."""
-    judged = judge_search(results, references, None, None)
+    judged = measure_quality(results, references, None, None)
 
     def n_more_right(words: SourceWords) -> float:
         has_unknown = np.array([bool(find_unknown_words(result, words)) for result in results])
@@ -165,13 +171,13 @@ def choose_words(
     return max(map(counts.source_words, MIN_COUNTS), key=n_more_right)
 
 
-def judge_search(
+def measure_quality(
     results: Sequence[TranslationResult],
     references: Sequence[bytes],
     lengths: FlagThresholds | None,
     words: SourceWords | None,
-) -> JudgedSearch:
-    """Return the translations of a validation text with their bits, chrF and flags."""
+) -> SearchQuality:
+    """Return the bits, chrF and flags of the translations of a validation text."""
     from sacrebleu.metrics.chrf import CHRF
 
     metric = CHRF()
@@ -185,7 +191,7 @@ def judge_search(
         for result in results
     ]
     bits = [bits_of_text(result.best) or 0.0 for result in results]
-    return JudgedSearch(np.array(bits), np.array(scores), np.array(is_flagged))
+    return SearchQuality(np.array(bits), np.array(scores), np.array(is_flagged))
 
 
 def measure_pairs(

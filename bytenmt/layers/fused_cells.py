@@ -75,10 +75,12 @@ def gru_state(
 def gru_state_gradients(
     d_new: Array, h: Array, rz: Array, g: Array, d_x: Array, d_h: Array, take: bool
 ) -> None:
-    """Overwrite the parts of d_x (rows, 3 d) for z and g, and d_h (rows, d).
+    """Write the gradients of the inputs of z and g to d_x, and a part of that of h to d_h.
 
-    d_h lacks the part through the gates. d_new and, before the call, d_h (rows, d): the gradient
-    with respect to the new state is their sum. h, rz, g, take: see gru_state.
+    d_x (rows, 3 d) has the parts of r, z and g in this order; that of r stays as it is. d_new and
+    d_h (rows, d): the gradient of the new state is their sum. Then d_h is overwritten by the part
+    of the old state's gradient that comes from the weighted sum of h and g; the caller adds what
+    comes through the gates and g. h, rz: see gru_gates; g, take: see gru_state.
     """
     rows, d = h.shape
     total = np.empty(d, np.float32)  # loops that write a single array are vectorised

@@ -122,11 +122,14 @@ class Writer:
         return self._shared[use, width]
 
     def vector(self, name: str, *shape: int) -> int:
-        """Pass a parameter that stays float32 to the sink; return its offset in bytes."""
+        """Add a parameter of the model to `weights` as float32; return its offset in bytes.
+
+        shape: that of the parameter, which may have any number of axes.
+        """
         return self.weights.vector(parameter(name, *shape))
 
     def matrix(self, name: str, n_output: int, n_input: int) -> Matrix:
-        """Pass a parameter (n_output, n_input) to the sink as a matrix; return its offsets."""
+        """Add a parameter (n_output, n_input) to `weights` as a matrix; return its offsets."""
         return self.weights.matrix(parameter(name, n_output, n_input))
 
     def emit(

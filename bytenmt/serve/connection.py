@@ -89,8 +89,12 @@ class Connection(H11Protocol):
             self.transport.close()
 
 
-def raise_descriptor_limit() -> int:
-    """Raise the limit of file descriptors as far as allowed; return the number of connections."""
+def raise_connection_limit() -> int:
+    """Raise the limit of file descriptors as far as allowed.
+
+    Return how many connections the server may hold open: that limit less N_RESERVED_DESCRIPTORS,
+    and at least MIN_CONNECTIONS.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
     if soft == resource.RLIM_INFINITY:

@@ -18,7 +18,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.app import App
-from bytenmt.serve.connection import Connection, raise_descriptor_limit
+from bytenmt.serve.connection import Connection, raise_connection_limit
 
 BACKLOG = 2048
 NOTE_SECONDS = 60.0  # between two lines about connections that cannot be accepted
@@ -111,7 +111,7 @@ def run(app: App, listener: socket.socket, proxies: Sequence[str] = ()) -> None:
     routes: Any = app.asgi()
     application: Any = ProxyHeaders(routes, list(proxies))
     protocol: Any = partial(
-        Connection, service=app.service, max_connections=raise_descriptor_limit()
+        Connection, service=app.service, max_connections=raise_connection_limit()
     )
     config = uvicorn.Config(
         application,

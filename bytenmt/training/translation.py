@@ -136,7 +136,7 @@ class TranslationObjective:
         nats = torch.zeros((), dtype=torch.float64, device=self.device)
         for batch in (batch for batch in batches if len(batch.target_len)):
             tensors = to_device(batch, self.device)
-            inputs = self.inputs(model, tensors)
+            inputs = self.decoder_inputs(model, tensors)
             with autocast(self.train, self.device):
                 loss, batch_nats = self.loss(model, tensors, inputs)
             (loss / target_bytes).backward()  # type: ignore[no-untyped-call]
@@ -152,8 +152,11 @@ class TranslationObjective:
         source = tensors.source, tensors.source_len, memory
         return batch_loss(LossInputs(model, self.train, logits, inputs, target, real, *source))
 
-    def inputs(self, model: Model[Any, Any], tensors: Any) -> Tensor:
-        """Return the bytes that the decoder reads in training, true ones or drawn, (n, t) uint8."""
+    def decoder_inputs(self, model: Model[Any, Any], tensors: Any) -> Tensor:
+        """Return the bytes that the decoder reads in training, true ones or drawn, (n, t) uint8.
+
+        tensors: a Batch on the device of the model.
+        """
         train = self.train
         inputs: Tensor = tensors.target_in
         if train.teacher_forcing < 1:

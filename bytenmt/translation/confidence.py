@@ -88,7 +88,10 @@ class Verdict(NamedTuple):
 
 
 def verdict_record(hypothesis: Hypothesis) -> dict[str, Any]:
-    """Return {"verdict": level, "reasons": …, "flags": …} of a translation, for JSON."""
+    """Return {"verdict": level, "reasons": …, "flags": …} of a translation, for JSON.
+
+    A translation that nothing has judged, whose flags are None, is "sure".
+    """
     flags = hypothesis.flags or ()
     verdict = Verdict.from_flags(flags)
     return {"verdict": verdict.level, "reasons": verdict.reasons, "flags": flags}

@@ -36,7 +36,11 @@ length_option = partial(option, group="search", heading="Sentences and lengths")
 
 @dataclass(frozen=True)
 class LineSettings:
-    """Settings of lines, independent of the search: their splitting, batching and length."""
+    """Settings of lines, apart from the search.
+
+    They say how lines are split and batched, how long a translation may be, with which text it
+    begins, and which form of address it has.
+    """
 
     # Every translation begins with it, except that of an empty line; it may be longer than the
     # length limit of max_len_a * source bytes + max_len_b bytes.

@@ -143,10 +143,10 @@ class Translator:
     @overload
     def translate(self, lines: Iterable[AnyStr]) -> list[AnyStr]: ...
     def translate(self, lines: Any) -> Any:
-        """Return the best translation of a line, or of each of several lines, in their order.
+        """Return the best translation of a line, or a list of those of several lines, in order.
 
-        lines: a str gives a str, bytes give bytes; without line ends, bytes are valid UTF-8. Raises
-        DataError where one is not.
+        A str is translated to a str, bytes to bytes. A line has no line ends, and bytes are valid
+        UTF-8. Raises DataError for other lines.
         """
         if isinstance(lines, str | bytes):
             best: Any = self.n_best(lines)

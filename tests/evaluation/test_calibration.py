@@ -5,17 +5,17 @@ import pytest
 from half_scorer import HalfScorer
 
 from bytenmt.decoding.interface import Hypothesis
-from bytenmt.evaluation.calibration import JudgedSearch, choose_words, measure_pairs
+from bytenmt.evaluation.calibration import SearchQuality, choose_words, measure_pairs
 from bytenmt.translation.chunks import Chunk
 from bytenmt.translation.line_batch import TranslationResult
 from bytenmt.translation.source_words import WordCounts, is_known
 
 
-def search(n_right: int, n_bad: int, usual: float) -> JudgedSearch:
+def search(n_right: int, n_bad: int, usual: float) -> SearchQuality:
     """Translations by their bits: right ones, of which a share is poor, then hopeless ones."""
     chrf = [30.0 if k % round(1 / usual) == 0 else 90.0 for k in range(n_right)] + [10.0] * n_bad
     bits = np.arange(n_right + n_bad) / 1000
-    return JudgedSearch(bits, np.array(chrf), np.zeros(len(bits), bool))
+    return SearchQuality(bits, np.array(chrf), np.zeros(len(bits), bool))
 
 
 def test_sure_are_those_with_few_unusable_ones() -> None:

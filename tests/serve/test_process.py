@@ -143,7 +143,7 @@ def test_malformed_requests_are_logged_and_counted(caplog: pytest.LogCaptureFixt
 
 def test_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a time, however slowly a request's headers come; or for others, the oldest first."""
-    monkeypatch.setattr(server_module, "raise_descriptor_limit", lambda: 3)
+    monkeypatch.setattr(server_module, "raise_connection_limit", lambda: 3)
     with ExitStack() as stack:
         server, address = stack.enter_context(serving(made_up_app("en-de")))
         idle = [stack.enter_context(socket.create_connection(address, SECONDS)) for _ in range(3)]

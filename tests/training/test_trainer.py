@@ -176,7 +176,7 @@ def test_the_models_own_bytes_are_drawn_without_dropout(batch: Batch) -> None:
     on, model = to_device(batch, CPU), trainer.model.train()
     torch.manual_seed(3)
     assert isinstance(trainer.objective, TranslationObjective)
-    drawn = trainer.objective.inputs(model, on)
+    drawn = trainer.objective.decoder_inputs(model, on)
     assert all(module.training for module in model.modules())
     with torch.no_grad():
         memory = model.eval().encode(on.source, on.source_len)

@@ -152,7 +152,7 @@ class Layer(nn.Module):
         self.output = _linear(d_ff, d, math.sqrt(2) * residual_scale)
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        """Apply the feed-forward sub-layer, with its norm, to x (..., d_model), of its shape."""
+        """Return what the feed-forward sub-layer adds to x (..., d_model), in the shape of x."""
         fed: Tensor = self.output(F.gelu(self.hidden(self.norm(x))))
         return fed
 

@@ -173,10 +173,10 @@ def _in_case(case: Case) -> Change:
 
 
 def with_case(text: str, case: Case) -> str:
-    """Return a text in the case "upper", "title" or "lower", by Unicode's rules: "groß" becomes
-    "GROSS".
+    """Return a text in the case "upper", "title" or "lower": "groß" becomes "GROSS".
 
-    Kept spans (sentinels.py) keep their letters: a program would not find "%S" or "{NAME}".
+    "title" makes the first letter of each word a capital and leaves the others, as in "NATO". Kept
+    spans (sentinels.py) stay as they are: a program would not find "%S" or "{NAME}".
     """
     convert = _CONVERSIONS[case]
     parts, end = [], 0

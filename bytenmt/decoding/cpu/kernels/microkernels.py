@@ -108,7 +108,11 @@ class Int8(Fp32):
     largest: ClassVar[float] = 127.0  # the largest |x|
 
     def largest_integer(self, b: Builder, x: Value, n_in: Value, most: Value) -> Value:
-        """Return the integer, as float32, to which the largest |x| of a row, `most`, is rounded."""
+        """Return the integer, as float32, that the largest |input| of a row becomes.
+
+        x: the address of the row's n_in inputs, by which a subclass chooses a smaller one. most:
+        the largest |input|.
+        """
         return ir.Constant(FLOAT, self.largest)
 
     def split_bytes(self, b: Builder, integers: Value) -> list[Value]:
