@@ -22,7 +22,7 @@ class Field(NamedTuple):
 
     @property
     def is_record(self) -> bool:
-        """True if the field is a record itself."""
+        """True if the value is a record too, whose fields are passed one by one."""
         return not self.shape and self.kind not in (int, bool, float)
 
 
