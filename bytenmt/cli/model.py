@@ -67,11 +67,11 @@ def info(runs: tuple[Path, ...], how: PresetOptions) -> None:
 def convert(runs: tuple[Path, ...], how: ConvertOptions) -> None:
     """Quantise a model to int8, or convert it back to fp32.
 
-    MODEL is a run folder, whose best checkpoint is used, or a weights file. Every command accepts
-    the file that is written as MODEL. The thresholds of flags are calibrated on --valid-src and
-    --valid-tgt, or on the validation text of MODEL if it still exists and has 100 lines.
-    --train-src and --train-tgt store which words the model knows: a line with another one is
-    doubtful, and names are kept.
+    MODEL is one run folder, whose best checkpoint is used, or one weights file. The result is the
+    weights file of --output, which every command accepts as MODEL. The thresholds of flags are
+    calibrated on --valid-src and --valid-tgt, or on the validation text of MODEL if it still exists
+    and has 100 lines. With --train-src and --train-tgt the file also gets the words that the model
+    knows: a line with any other word is flagged as doubtful, and names are kept.
     """
     from bytenmt.checkpoints.quantize import convert as write_converted
     from bytenmt.checkpoints.weights import prepare_output, resolve_path

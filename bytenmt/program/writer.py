@@ -172,8 +172,11 @@ class Writer:
         if not self._is_encoder:
             self.emit(Op.WRITE_STATE, a=a, k=state)
 
-    def last(self, a: Register) -> Register:
-        """Return a new register of an encoder, a row a sentence: a at its last column, or zero."""
+    def last_column(self, a: Register) -> Register:
+        """Append a copy of an encoder's a at each sentence's last column; return its register.
+
+        It has one row for each sentence, which is zero if the sentence has no columns.
+        """
         d = self.register(a.width)
         self.emit(Op.LAST, d, a, rows=RowKind.SENTENCES)
         return d

@@ -192,7 +192,11 @@ class Trainer:
             )
 
     def save_best(self, run: Path, facts: Facts | None = None) -> None:
-        """Save the weights as best.safetensors in the run folder, and nothing else; see `save`."""
+        """Save the model as best.safetensors in the run folder, without a checkpoint.
+
+        The weights are those that were validated: the moving averages, if train.ema is set.
+        Processes, `facts` and errors: see `save`.
+        """
         if not self.group.is_leader:
             return
         check_program(self.model, self.config.model)

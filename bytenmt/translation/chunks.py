@@ -72,11 +72,13 @@ def _number_sentinels(piece: bytes, separator: bytes, marked: MarkedText, first:
 
 
 def split_sentences(data: bytes, languages: Sequence[str]) -> list[tuple[bytes, bytes]]:
-    """Return (text, white space after it) of each sentence, list mark and repeated sign of a line.
+    """Split a line into sentences: return (text, white space after it) of each.
 
-    data: UTF-8 with sentinels. languages: codes such as "de", whose abbreviations are known; with
-    several, a sentence ends where all their rules agree, but not inside a URL or e-mail address.
-    White space at the beginning of a line of several sentences follows an empty text.
+    List marks, such as "-", and repeated signs, such as "____", are texts of their own. data: the
+    line in UTF-8, where the byte UNNUMBERED_SENTINEL stands for each kept span, as in MarkedText.
+    languages: codes such as "de", whose abbreviations are known; with several, a sentence ends
+    where all their rules agree, but not inside a URL or e-mail address. If a line of several texts
+    begins with white space, an empty text comes before it.
     """
     text = to_text(data)
     probe = text.replace(sentinel_char(0), SPAN_CHARACTER)

@@ -65,7 +65,7 @@ def _write_encoder(config: BahdanauConfig, writer: ModelWriter) -> None:
     encode.emit(Op.KEEP_EXPONENTIAL, a=keys, k=0)
     encode.emit(Op.KEEP, a=x, k=1)
     hidden = encode.register(d)
-    last = encode.last(backwards)
+    last = encode.last_column(backwards)
     rows = RowKind.SENTENCES
     encode.linear(hidden, last, "decoder.start.weight", "decoder.start.bias", rows=rows)
     encode.emit(Op.TANH, hidden, rows=rows)

@@ -50,7 +50,7 @@ def _write_encoder(config: LuongConfig, writer: ModelWriter) -> None:
     writer.embed(encode, x)
     cell = config.recurrent_cell
     x, states = write_recurrent_layers(cell, encode, x, "encoder", config.encoder_depth, d)
-    finals = config.first_states([encode.last(state) for state in states])
+    finals = config.first_states([encode.last_column(state) for state in states])
     for state, register in enumerate(finals):
         encode.emit(Op.KEEP_STATE, a=register, k=state, rows=RowKind.SENTENCES)
     if config.has_attention:

@@ -53,7 +53,7 @@ def _write_encoder(config: Seq2SeqConfig, writer: ModelWriter) -> None:
     depth = config.encoder_depth
     options = config.encoder_options
     _, states = write_recurrent_layers(cell, encode, x, "encoder", depth, d, options)
-    finals = config.first_states([encode.last(state) for state in states])
+    finals = config.first_states([encode.last_column(state) for state in states])
     rows = RowKind.SENTENCES
     if config.context == "every_step":
         context = encode.register(d)

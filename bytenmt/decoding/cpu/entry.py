@@ -42,7 +42,12 @@ def record_type(record_class: type) -> Any:
 
 
 def record_reader(record_class: type) -> Callable[[Address], Any]:
-    """Return a function that compiled code calls to make a record of the table at an address."""
+    """Return a function by which compiled code reads a record from the table at an address.
+
+    record_class: the NamedTuple of the record, such as EngineCall. The table is one that
+    call_table.table_of returns: int64 numbers in the order of the fields, for an array its address
+    and shape.
+    """
 
     def read(typing_context: Any, table: Any) -> Any:
         def build(context: Any, b: Builder, signature: Any, arguments: Any) -> Value:

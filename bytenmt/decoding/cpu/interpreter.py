@@ -94,8 +94,12 @@ def store_logits(logits: Ints, rows: Rows, search: SearchState, which: int) -> N
 
 @compiled
 def choose_or_score(search: SearchState, params: SearchParams) -> None:
-    """Complete a pass whose logits are those of all models: choose the next bytes, or score those
-    of fixed texts."""
+    """Finish a decode step of all models: choose the next bytes, or score those of fixed texts.
+
+    Reads the logits of every model from search.logits, and writes the logarithm of the models' mean
+    probabilities to search.log_p. Then score_forced_bytes is called if search.forced has texts,
+    otherwise choose_bytes; both write their results to `search`.
+    """
     write_log_p(search)
     if len(search.forced.n_text) > 0:
         score_forced_bytes(search)

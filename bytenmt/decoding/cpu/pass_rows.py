@@ -46,9 +46,11 @@ def begin_pass(model: ModelBuffers, rows: Rows, search: SearchState) -> None:
 
 @inlined
 def fill_row(rows: Rows, search: SearchState, row: int, slot: int, beam: int, column: int) -> None:
-    """Set the byte that a row of a decode step reads, its place, and its word.
+    """Set the fields of a row of a decode step: slot, beam, the byte that it reads, its position.
 
-    column: 0 for the byte that the beam took last; later ones are those of a forced text.
+    column: 0 for the byte that the beam took last, k for the k-th byte after it of a forced text;
+    the row before must hold column k - 1. If the program has n-gram tables, it also sets rows.word,
+    the last bytes read and the hash of the word they end in, and for column 0 search.word.
     """
     forced = search.forced
     rows.owner[row] = slot
