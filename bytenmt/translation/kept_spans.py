@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -160,16 +161,16 @@ def mark_spans(line: SourceLine, keep: KeepSpec | None) -> MarkedText:
     parts = [line.decode()] if isinstance(line, bytes) else line
     if keep is None:
         return MarkedText("".join(map(_text_without_sentinels, parts)).encode())
-    pieces = list[str | KeptSpan]()
-    for piece in _split_parts(parts, keep):
-        last = pieces[-1] if pieces else ""
-        if isinstance(piece, KeptSpan) and isinstance(last, KeptSpan):  # nothing is between them
-            pieces[-1] = KeptSpan(last.source + piece.source, last.parts + piece.parts)
+    texts = []
+    spans = []
+    pieces = _split_parts(parts, keep)
+    for is_span, group in groupby(pieces, lambda piece: isinstance(piece, KeptSpan)):
+        if is_span:
+            spans.append(_merge_touching(group))
+            texts.append(sentinel_char(0))
         else:
-            pieces.append(piece)
-    text = "".join(piece if isinstance(piece, str) else sentinel_char(0) for piece in pieces)
-    spans = tuple(piece for piece in pieces if isinstance(piece, KeptSpan))
-    return MarkedText(to_bytes(text), spans, _pair_spans(spans))
+            texts += group
+    return MarkedText(to_bytes("".join(texts)), tuple(spans), _pair_spans(spans))
 
 
 def _text_without_sentinels(part: TextOrCode) -> str:
@@ -186,6 +187,16 @@ def _split_parts(parts: Iterable[TextOrCode], keep: KeepSpec) -> Iterable[str | 
             yield KeptSpan(part.text, (part,))
         else:
             yield from keep.split_text(part)
+
+
+def _merge_touching(spans: Iterable[Any]) -> KeptSpan:
+    """Return one kept span for several with nothing between them."""
+    source = ""
+    parts = list[TextOrCode | Term]()
+    for span in spans:
+        source += span.source
+        parts += span.parts
+    return KeptSpan(source, tuple(parts))
 
 
 def _pair_spans(spans: Sequence[KeptSpan]) -> tuple[tuple[int, int], ...]:

@@ -31,6 +31,7 @@ def capitals(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = Facts(corpora=(PairFiles(Path("/data/train.en"), Path("/data/train.de.gz")),))
     loaded = SimpleNamespace(has_source=True, has_sentinels=False, reverse=None, source_words=None)
     loaded.runs = [SimpleNamespace(facts=facts)]
+    loaded.make_scorer = None
     monkeypatch.setattr(inputs, "load_models", lambda *_, **__: loaded)
 
     def from_runtime(_: object, settings: Any) -> Translator:
