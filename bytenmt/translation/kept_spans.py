@@ -169,7 +169,7 @@ def mark_spans(line: SourceLine, keep: KeepSpec | None) -> MarkedText:
             spans.append(_merge_touching(group))
             texts.append(sentinel_char(0))
         else:
-            texts += group
+            texts += map(str, group)
     return MarkedText(to_bytes("".join(texts)), tuple(spans), _pair_spans(spans))
 
 
