@@ -10,11 +10,18 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
+# The digest of the patterns of each version, see digest_of_patterns. A change of the patterns is a
+# new version: append its digest.
+PATTERNS_DIGESTS = (
+    "4cbb5520173b7c44",
+    "76c4467d07714262",
+    "4959ba21ab84e67f",
+    "74b1538c08e45f5d",
+)
 # Version of the patterns; a run that learns sentinels is not resumed with another one. Trained
 # models work with it, since they see no more of a span than its sentinel; but `--keep` keeps all
 # classes by default, so that their translations change.
-PATTERNS_VERSION = 4
-PATTERNS_DIGEST = "74b1538c08e45f5d"  # of the patterns of this version, see digest_of_patterns
+PATTERNS_VERSION = len(PATTERNS_DIGESTS)
 
 
 class SpanClass(NamedTuple):
@@ -364,6 +371,6 @@ SPAN_CLASSES: tuple[SpanClass, ...] = (
 
 
 def digest_of_patterns() -> str:
-    """Return a digest of the patterns of all classes, which another PATTERNS_VERSION goes with."""
+    """Return a digest of the patterns of all classes, for PATTERNS_DIGESTS."""
     patterns = [pattern for spans in SPAN_CLASSES for pattern in spans.patterns]
     return hashlib.sha256("\n".join(patterns).encode()).hexdigest()[:16]
