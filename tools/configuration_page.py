@@ -67,7 +67,7 @@ def values(kind: Any) -> str:
 
 
 def table(name: str, section: type) -> str:
-    """Return the table of a section."""
+    """Return the table of a section. Raises ValueError for a key without help and comment."""
     meanings = dict(comments(section))
     meanings |= {key: one.help for key, one in options_of(section).items()}
     described = msgspec.inspect.type_info(section)
@@ -77,6 +77,8 @@ def table(name: str, section: type) -> str:
         has_default = field.default is not msgspec.NODEFAULT
         default = msgspec.json.encode(field.default).decode() if has_default else ""
         meaning = meanings[field.name][:1].lower() + meanings[field.name][1:].rstrip(".")
+        if not meaning:
+            raise ValueError(f"{name}.{field.name}: write a comment beside the field: its meaning")
         rows.append(f"| `{name}.{field.name}` | {default} | {values(field.type)} | {meaning} |\n")
     return HEAD + "".join(rows)
 

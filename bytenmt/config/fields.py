@@ -86,7 +86,12 @@ class Option(NamedTuple):
 
 
 def option(default: Any, help: str, *flags: str, **more: Any) -> Any:
-    """Declare a field of a dataclass that is an Option; flags, more: its fields of these names."""
+    """Declare a field of a dataclass that is an Option; flags, more: its fields of these names.
+
+    Raises ValueError for an empty help: --help and the documentation of the API are made of it.
+    """
+    if not help.strip():
+        raise ValueError("an option needs a help text")
     return field(default=default, metadata={"help": help, "flags": flags, **more})
 
 

@@ -9,7 +9,7 @@ equations. Padding needs no mask: a unidirectional layer reads it after the sent
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Literal
 
 import torch
@@ -52,6 +52,9 @@ class RecurrentLayer(nn.Module, ABC):
     """
 
     input: nn.Linear
+    # The number of maps stacked in the weight of each submodule that has several: Muon makes each
+    # map orthogonal by itself.
+    STACKED: ClassVar[Mapping[str, int]]
     has_kernel = False  # whether `read_by_kernel` calls a kernel of sequence_kernels.py
 
     @abstractmethod
@@ -120,8 +123,7 @@ class GRU(RecurrentLayer):
     second bias of g.
     """
 
-    # number of maps stacked in the weight of a submodule
-    STACKED: ClassVar = {"input": 3, "gates": 2}
+    STACKED: ClassVar[Mapping[str, int]] = {"input": 3, "gates": 2}
 
     def __init__(
         self,
@@ -201,7 +203,7 @@ class LSTM(RecurrentLayer):
     c <- sigma(f) * c + sigma(i) * tanh(g),  h <- sigma(o) * tanh(c)
     """
 
-    STACKED: ClassVar = {"input": 4, "recurrent": 4}  # as in GRU
+    STACKED: ClassVar[Mapping[str, int]] = {"input": 4, "recurrent": 4}
     has_kernel = True
 
     def __init__(self, d_input: int, d_hidden: int) -> None:

@@ -9,9 +9,10 @@ from typing import Literal, get_args, get_origin
 import msgspec
 import pytest
 from source_tree import PACKAGE
+from torch import Tensor
 from variants import OPTIONS
 
-from bytenmt.architectures.cells import CELLS, CellName
+from bytenmt.architectures.cells import CELLS, DEFAULT_OPTIONS, CellName
 from bytenmt.architectures.parameters import parameter_shapes
 from bytenmt.architectures.registry import ARCHITECTURES, BUILT_IN, build_model
 from bytenmt.architectures.section import ModelSection
@@ -119,8 +120,21 @@ def test_every_value_of_an_option_is_described() -> None:
         described = [row for row in rows if f"`model.{key}`" in row]
         if not any(re.search(rf"`{value}`", row) for row in described):
             missing.add((key, value))
-    assert not missing
+    assert not missing, "name these values in the row of the key in bytenmt/docs/configuration.md"
 
 
 def test_every_cell_has_its_record() -> None:
     assert set(CELLS) == set(get_args(CellName))
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_a_cell_says_how_many_maps_each_weight_has(name: CellName) -> None:
+    """Muon makes each map orthogonal by itself: STACKED has each matrix of several maps."""
+    d_hidden = 4
+    layer = CELLS[name].build_layer(6, d_hidden, DEFAULT_OPTIONS)
+    for part, module in layer.named_children():
+        weight = module.weight
+        assert isinstance(weight, Tensor)
+        n_maps = layer.STACKED.get(part, 1)
+        cure = f"declare in STACKED of {type(layer).__name__} how many maps {part} has"
+        assert weight.shape[0] == n_maps * d_hidden, cure

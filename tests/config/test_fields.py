@@ -14,6 +14,7 @@ from msgspec import Meta
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.cli.main import main
 from bytenmt.cli.options import OptionValue
+from bytenmt.config import fields
 from bytenmt.config.fields import MAX_THREADS, Option, check_values, options_of
 from bytenmt.config.schema import Config, config_tree, load_config, resolve_config
 from bytenmt.config.train_section import TrainConfig
@@ -231,3 +232,9 @@ def test_preset_under_file_under_settings() -> None:
     assert config.train.max_tokens == PRESETS["tiny"]["luong"]["train"]["max_tokens"]
     assert config.model.dropout == 0.25
     assert config.model.d_embedding == 64
+
+
+def test_an_option_has_a_help_text() -> None:
+    for help_text in ("", " "):
+        with pytest.raises(ValueError, match="needs a help text"):
+            fields.option(0.0, help_text)

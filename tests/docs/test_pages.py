@@ -16,6 +16,7 @@ import guide_pages
 import pytest
 from guide_pages import CARDS, PAGES, REPORTS, ROOT, Command
 
+from bytenmt.architectures.section import Section
 from bytenmt.cli.main import COMMANDS, main
 from bytenmt.config import schema
 from bytenmt.config.train_section import TrainConfig
@@ -178,13 +179,14 @@ def test_every_option_is_on_a_page() -> None:
         if parameter.opts[0].startswith("-")
         and undocumented([*parameter.opts, *parameter.secondary_opts], text)
     ]
-    assert missing == []
+    assert missing == [], "describe these options on a page of bytenmt/docs"
 
 
 def test_the_classes_of_keep_are_those_of_their_page() -> None:
     text = section(ROOT / "bytenmt" / "docs" / "constraints.md", "## Keep spans of the source")
     rows = re.findall(r"^\| (`[^|]+`) \|", text, flags=re.M)
-    assert re.findall(r"`(\w+)`", " ".join(rows)) == list(CLASSES)
+    cure = "the table of classes of bytenmt/docs/constraints.md has a row for each, in this order"
+    assert re.findall(r"`(\w+)`", " ".join(rows)) == list(CLASSES), cure
 
 
 def test_files_that_pages_name_exist() -> None:
@@ -237,25 +239,45 @@ def test_docstrings_name_files_that_are_there() -> None:
 
 def test_every_configuration_key_has_its_line() -> None:
     text = (ROOT / "bytenmt" / "docs" / "configuration.md").read_text(encoding="utf-8")
-    assert configuration_keys() <= set(re.findall(r"`((?:data|train|model)\.[a-z_0-9]+)`", text))
+    keys = set(re.findall(r"`((?:data|train|model)\.[a-z_0-9]+)`", text))
+    missing = sorted(configuration_keys() - keys)
+    cure = "run python tools/configuration_page.py; add rows of model.* to configuration.md by hand"
+    assert missing == [], cure
+
+
+class Unexplained(Section, frozen=True):
+    """A section whose key has neither a comment nor a help."""
+
+    key: int = 1
+
+
+def test_every_configuration_key_has_a_meaning() -> None:
+    """No row of docs/configuration.md has an empty last cell; the tool refuses to write one."""
+    text = (ROOT / "bytenmt" / "docs" / "configuration.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert [row for row in rows if not row.removesuffix("|").rpartition("|")[2].strip()] == []
+    with pytest.raises(ValueError, match="data.key: write a comment beside the field"):
+        configuration_page.table("data", Unexplained)
 
 
 def test_the_configuration_page_is_what_the_code_says() -> None:
     text = configuration_page.PAGE.read_text(encoding="utf-8")
-    assert configuration_page.page(text) == text and text.count("| values |") == 2
+    assert configuration_page.page(text) == text, "run python tools/configuration_page.py"
+    assert text.count("| values |") == 2
 
 
 def test_models_of_papers_are_described() -> None:
     text = (ROOT / "bytenmt" / "docs" / "for-researchers.md").read_text(encoding="utf-8")
     table = re.findall(r"^\|[^|]+\| `([a-z0-9]+) --preset paper([^`]*)`", text, flags=re.M)
     described = {model_description(arch, "paper", more.split()[1::2]) for arch, more in table}
-    assert len(described) == len(table) == 13
+    cure = "the table of papers of bytenmt/docs/for-researchers.md has a row for each model"
+    assert len(described) == len(table) == 13, cure
 
 
 def test_every_command_is_in_the_readme() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\| `bytenmt ([a-z-]+)` \|", text, flags=re.M)
-    assert sorted(listed) == sorted(COMMANDS)
+    assert sorted(listed) == sorted(COMMANDS), "correct the table of commands of README.md"
     assert text.count("\n") <= 150
 
 
