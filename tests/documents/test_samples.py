@@ -41,7 +41,8 @@ def text_of(name: str, content: bytes) -> str:
 
 
 def test_every_format_has_a_sample() -> None:
-    assert {format_of(Path(name)).name for name in NAMES} == FORMATS.keys()
+    formats = {format_of(Path(name)).name for name in NAMES}
+    assert formats == FORMATS.keys(), "add a sample of the format to tests/documents/samples"
 
 
 def test_the_guide_lists_every_format() -> None:
@@ -50,7 +51,8 @@ def test_the_guide_lists_every_format() -> None:
     suffixes = set[str]()
     for row in re.findall(r"^\|[^|]+\|([^|]+)\|[^|]+\|[^|]+\|$", guide.read_text(), re.MULTILINE):
         suffixes |= set(re.findall(r"`(\.\w+)`", row))
-    assert suffixes == {suffix for record in FORMATS.values() for suffix in record.suffixes}
+    expected = {suffix for record in FORMATS.values() for suffix in record.suffixes}
+    assert suffixes == expected, "correct the table of formats of bytenmt/docs/documents.md"
 
 
 @pytest.mark.parametrize("name", NAMES)

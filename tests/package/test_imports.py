@@ -42,7 +42,7 @@ def all_imports() -> dict[str, set[str]]:
 
 def test_the_drawing_is_the_house() -> None:
     """No arrow too many, none too few, and every one of them points down."""
-    assert real(all_imports()) == drawn()
+    assert real(all_imports()) == drawn(), "correct the table of packages of docs/architecture.md"
     above: set[str] = set()
     for name, below in drawn().items():
         assert not below & (above | {name}), f"{name} imports what stands above it"

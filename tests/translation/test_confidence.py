@@ -1,13 +1,17 @@
 """Test confidence measures and flags of translations without a reference."""
 
 import math
+import re
 from collections.abc import Callable
 
 import pytest
+from source_tree import PACKAGE
 
 from bytenmt.checkpoints.facts import FlagThresholds
 from bytenmt.decoding.interface import Hypothesis
+from bytenmt.translation import confidence
 from bytenmt.translation.confidence import (
+    LEVELS,
     REASONS,
     Verdict,
     has_loop,
@@ -123,3 +127,21 @@ def test_a_verdict_is_the_worst_of_the_flags() -> None:
     assert Verdict.from_flags(["of a plugin"]) == ("check", ("of a plugin",))
     for flag, (level, words) in REASONS.items():
         assert Verdict.from_flags([flag]) == (level, (words,))
+
+
+def test_each_flag_has_a_level_and_words() -> None:
+    """The flags are the texts among the constants of confidence.py, PLACEMENT of line_batch too."""
+    constants = {name: value for name, value in vars(confidence).items() if name.isupper()}
+    flags = {value for value in constants.values() if isinstance(value, str)} - set(LEVELS)
+    assert "placement" in flags
+    assert flags == REASONS.keys(), "give each flag of confidence.py its line in REASONS"
+    assert {level for level, _ in REASONS.values()} <= set(LEVELS)
+
+
+def test_the_guide_lists_each_flag_with_its_level() -> None:
+    text = (PACKAGE / "docs/decoding.md").read_text(encoding="utf-8")
+    table = text.partition("| flag | verdict | meaning |\n")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| \S", table, flags=re.M)
+    levels = {flag: level for flag, (level, _) in REASONS.items()}
+    cure = "correct the rows `flag | verdict` of bytenmt/docs/decoding.md"
+    assert dict(rows) == levels and len(rows) == len(levels), cure

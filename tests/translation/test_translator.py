@@ -19,6 +19,7 @@ from bytenmt.decoding.loading import runtime_from_models
 from bytenmt.errors import ConfigError, DataError, SettingError
 from bytenmt.translation.chunks import cut_text
 from bytenmt.translation.glossary import Glossary, Term
+from bytenmt.translation.settings import KEEP_SETTINGS, TRANSLATION_SETTINGS
 from bytenmt.translation.translator import Translator
 
 CPU = torch.device("cpu")
@@ -203,12 +204,13 @@ def test_runs_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_misuse_is_told() -> None:
     """The error of a setting is also a configuration error, raised before a run is loaded."""
+    names = ", ".join(sorted(TRANSLATION_SETTINGS | KEEP_SETTINGS))
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"prefix": b"\xff"}, "is not valid UTF-8"),
         ({"prefix": "a\n"}, "contains a line break"),
         ({"prefix": b"\r"}, "contains a line break"),
         ({"prefix": 5}, "type int"),
-        ({"beams": 3}, "unknown setting beams: expected one of beam, formality, glossary"),
+        ({"beams": 3}, f"unknown setting beams: expected one of {names}"),
         ({"sample": "yes"}, "sample is 'yes': expected true or false, got a text"),
         ({"engine": "cuda"}, "'cuda': expected one of auto, torch"),
         ({"device": "gpu"}, "'gpu': expected one of auto, cpu"),
