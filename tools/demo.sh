@@ -6,9 +6,9 @@ source "$(dirname "$0")/setup.sh"
 run=runs/demo
 
 echo "== a model that is there: data/models/en-de" >&2
-some="Not enough disk space on {drive}
+some="The file {name} could not be saved.
 Save changes before closing?
-What time does the train leave?"
+I have never been to Spain."
 paste <(echo "$some") <(bytenmt translate data/models/en-de <<<"$some")
 
 echo "== training on data/ (Korean to English) for ${UPDATES:=2000} updates into $run" >&2

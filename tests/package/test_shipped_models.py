@@ -23,14 +23,14 @@ KNOWN = {
         "Password": "비밀번호",
         "Save changes before closing?": "닫기 전에 변경 사항을 저장하시겠습니까?",
     },
-    "ko-en": {"비밀번호를 입력하세요.": "Please enter your password.", "안녕하세요": "Hello"},
+    "ko-en": {"비밀번호를 입력하세요.": "Enter your password.", "안녕하세요": "Hello"},
 }
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in MODELS.iterdir() if path.is_dir()))
 def test_a_model_in_the_clone(name: str) -> None:
     folder = MODELS / name
-    assert sum(path.stat().st_size for path in folder.iterdir()) <= 6_000_000
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 7_500_000
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert "sources and licences of its text" in card and "cc-by-2.0" in card and "mpl-2.0" in card
     matter = dict(line.split(": ", 1) for line in card.split("---\n")[1].splitlines())

@@ -20,10 +20,11 @@ from bytenmt.data.augment.noise import Letters, with_noise
 from bytenmt.data.augment.sentinels import SentinelAugmenter
 from bytenmt.data.batches import Batch
 from bytenmt.data.corpus import ParallelCorpus
-from bytenmt.formality import shown_form, with_form
+from bytenmt.formality import FORMS, shown_form, with_form
 from bytenmt.sentinels import find_spans, has_sentinels, to_bytes, to_text
 from bytenmt.splitmix import mixed
 
+NEUTRAL_STEP = 4  # of the lines that show no form of address and were drawn, one asks for a form
 N_SAMPLED = 20_000  # lines that the letters of a corpus are taken from
 # What the draws of a batch are for: noise takes the batch's key itself, the others this one added
 # to it.
@@ -114,7 +115,7 @@ class Augmenter:
             for i in _drawn_rows(keys, 0.0, self._config.formality):
                 source, target = pairs[i]
                 # The target as it was, since capitals would hide the form.
-                source = asking_for_form(source, originals[i][1])
+                source = asking_for_form(source, originals[i][1], keys[i])
                 if self._fits(source, target):
                     pairs[i] = source, target
         return Batch.from_pairs(pairs)
@@ -135,10 +136,19 @@ def _drawn_rows(keys: Keys, low: float, high: float) -> list[int]:
     return [int(row) for row in np.flatnonzero(is_drawn)]
 
 
-def asking_for_form(source: bytes, target: bytes) -> bytes:
-    """Return a source that begins with the byte of the form of address that the target shows;
-    unchanged if it shows none, or if the source is empty."""
-    return with_form(source, shown_form(to_text(target))) if source else source
+def asking_for_form(source: bytes, target: bytes, key: np.uint64) -> bytes:
+    """Return a source that begins with the byte of the form of address that the target shows.
+
+    Where it shows none, one source in NEUTRAL_STEP asks for either form, drawn by the random key: a
+    model learns that such a line stays as it is. An empty source stays empty.
+    """
+    if not source:
+        return source
+    form = shown_form(to_text(target))
+    draw = int(key) & 0xFFFF  # the upper half of a key has chosen the row
+    if form is None and draw % NEUTRAL_STEP == 0:
+        form = FORMS[draw // NEUTRAL_STEP % len(FORMS)]
+    return with_form(source, form)
 
 
 def without_final_sign(source: bytes, target: bytes, key: np.uint64) -> tuple[bytes, bytes]:
