@@ -136,7 +136,11 @@ def check_values(
 
 
 def check_name(key: str, name: str, names: Iterable[str]) -> None:
-    """Raise ConfigError if a configuration key names nothing of the package or of a plugin."""
+    """Raise ConfigError if the value of a configuration key is not one of the registered names.
+
+    key: the key, for the message, such as "train.schedule"; name: its value; names: all names of
+    such things in the package and in the imported plugins.
+    """
     if name not in names:
         choices = ", ".join(names)
         raise ConfigError(

@@ -212,10 +212,11 @@ def scatter(
 
 @njit
 def shuffle_cells(entries: Entries, ends: Counts, n_columns: int, state: RandomState) -> None:
-    """Shuffle the entries inside each cell, in place, and advance `state`.
+    """Shuffle an epoch's entries in place, each only inside its cell, and advance `state`.
 
-    ends (cells,): where each cell ends, as scatter leaves `places`; n_columns: the number of source
-    keys.
+    A cell holds pairs of similar source and target lengths. entries (n,), ends (cells,): entries
+    and places after `scatter`, which has moved each place to the end of its cell; n_columns: the
+    number of source keys, which tells the order of the cells (see cell_on_path).
     """
     begin = 0
     for strip in range(len(ends) // n_columns):

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from bytenmt.checkpoints.facts import SourceWords
 from bytenmt.sentinels import Span
-from bytenmt.translation.source_words import CAMEL_CASE, is_name, word_spans
+from bytenmt.translation.source_words import CAMEL_CASE, is_ordinary, word_spans
 
 CONTEXT = 12  # characters before a word that are looked at
 MIN_CONTENT_LETTERS = 4  # of a word that has a capital in title case: "of" and "the" have none
@@ -53,7 +53,7 @@ def find_names(text: str, words: SourceWords) -> list[Span]:
         if not is_camel_case and not _is_name_by_capital(text, begin, end, words.language):
             continue
         before = text[max(0, begin - 1) : begin]
-        if CODE_BEFORE.search(before) or CODE_BEHIND.match(text, end) or not is_name(word, words):
+        if CODE_BEFORE.search(before) or CODE_BEHIND.match(text, end) or is_ordinary(word, words):
             continue
         if names and text[names[-1].end : begin] == " ":
             begin = names.pop().begin
@@ -73,7 +73,7 @@ def _tells_names_by_capitals(text: str, spans: Sequence[Span], words: SourceWord
     for begin, end in spans[1:]:
         word = text[begin:end]
         has_small = has_small or word[0].islower()
-        if len(word) >= MIN_CONTENT_LETTERS and not is_name(word, words):
+        if len(word) >= MIN_CONTENT_LETTERS and is_ordinary(word, words):
             balance += 1 if word[0].isupper() else -1
     return has_small and balance < MIN_TITLE_WORDS
 

@@ -64,9 +64,14 @@ def is_known(word: str, words: SourceWords) -> bool:
     return _has_word(words.known, word, words.language)
 
 
-def is_name(word: str, words: SourceWords) -> bool:
-    """Return whether a word, if it has a capital that no rule of spelling asks for, is a name."""
-    return not _has_word(words.ordinary, word, words.language)
+def is_ordinary(word: str, words: SourceWords) -> bool:
+    """Return whether training text has a word as something other than a name.
+
+    A word that is not ordinary is a name only if it has a capital that no rule of spelling asks
+    for; otherwise it is merely rare. words: from the model's facts. Of a German compound the last
+    part counts.
+    """
+    return _has_word(words.ordinary, word, words.language)
 
 
 def _has_word(words: WordFilter, word: str, language: str) -> bool:

@@ -188,7 +188,11 @@ class Translator:
     def batch(
         self, lines: Sequence[SourceLine], first: int = 0, formality: Form | None = None
     ) -> LineBatch:
-        """Return a batch of lines to decode. formality: replaces that of the settings."""
+        """Prepare lines for decoding, without decoding them: return a batch with their requests.
+
+        lines, first: see translate_lines. formality: the form of address to ask for; None: that of
+        the settings.
+        """
         settings = replace(self.settings, formality=formality or self.settings.formality)
         return LineBatch(lines, settings, first)
 

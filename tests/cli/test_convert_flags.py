@@ -9,7 +9,7 @@ from made_up_engine import make_run
 from bytenmt.checkpoints.facts import Facts, FlagThresholds
 from bytenmt.checkpoints.weights import read_run
 from bytenmt.data.pair_files import PairFiles
-from bytenmt.translation.source_words import is_known, is_name
+from bytenmt.translation.source_words import is_known, is_ordinary
 
 pytestmark = pytest.mark.slow
 
@@ -78,7 +78,7 @@ def test_words_of_the_training_text(place: Path) -> None:
     words = read_run(first)[1].facts.words
     assert words is not None and words.language == "en"
     assert is_known("House", words) and not is_known("mansion", words)
-    assert is_name("Gotham", words) and not is_name("House", words)
+    assert not is_ordinary("Gotham", words) and is_ordinary("House", words)
     assert invoke("convert", first, "-o", second).exit_code == 0
     assert read_run(second)[1].facts.words == words
     answer = invoke("convert", first, "-o", place / "third.safetensors", *files[:2])

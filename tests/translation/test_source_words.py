@@ -11,7 +11,7 @@ from bytenmt.translation.source_words import (
     contains,
     extend_filter,
     is_known,
-    is_name,
+    is_ordinary,
     unknown_words,
 )
 
@@ -69,9 +69,9 @@ def test_names_have_a_capital_and_stay_unchanged() -> None:
         ("Germany on Monday", "Deutschland am Montag"),
     ]
     words = words_of("en", pairs)
-    assert is_name("Redmine", words) and is_known("Redmine", words)
-    assert not is_name("Monday", words) and not is_name("Germany", words)
-    assert is_name("Nextcloud", words) and not is_known("Nextcloud", words)
+    assert not is_ordinary("Redmine", words) and is_known("Redmine", words)
+    assert is_ordinary("Monday", words) and is_ordinary("Germany", words)
+    assert not is_ordinary("Nextcloud", words) and not is_known("Nextcloud", words)
 
 
 def test_words_are_added_however_few_times_they_occur() -> None:
@@ -80,7 +80,8 @@ def test_words_are_added_however_few_times_they_occur() -> None:
     counts.add("the gizmo of Gotham", "das Ding aus Gotham")
     more = counts.add_to(words)
     assert all(is_known(word, more) for word in ("house", "gizmo", "Gotham"))
-    assert is_name("Gotham", more) and not is_name("gizmo", more) and not is_known("gizmo", words)
+    assert not is_ordinary("Gotham", more) and is_ordinary("gizmo", more)
+    assert not is_known("gizmo", words)
 
 
 def test_facts_keep_words_as_text() -> None:

@@ -98,7 +98,10 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
 
     @property
     def receptive_field(self) -> int | None:
-        """Bytes of the target that a prediction depends on; None where the decoder is recurrent."""
+        """The most bytes of the target that a prediction depends on.
+
+        None if the decoder is recurrent: there is no limit.
+        """
         if self.is_serial:
             return None
         return 1 + (self.kernel_width - 1) * sum(self.decoder_schedule) + self.ngram_reach

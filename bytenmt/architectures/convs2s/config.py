@@ -94,7 +94,7 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
 
     @property
     def receptive_field(self) -> int:
-        """Bytes of the target that a prediction depends on."""
+        """The most bytes of the target that a prediction depends on."""
         reach = sum((width - 1) * dilation for _, width, dilation in self.decoder_stack)
         return 1 + reach + self.ngram_reach
 

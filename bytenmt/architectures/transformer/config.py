@@ -40,5 +40,8 @@ class TransformerConfig(LayeredSection, frozen=True, kw_only=True, tag="transfor
 
     @property
     def receptive_field(self) -> int:
-        """Bytes of the target that a prediction depends on."""
+        """The most bytes of the target that a prediction depends on.
+
+        Each layer attends to the last `window` positions.
+        """
         return 1 + self.decoder_depth * (self.window - 1) + self.ngram_reach

@@ -26,7 +26,11 @@ def n_slots(field: Field) -> int:
 
 
 def table_of(record: Any) -> Table:
-    """Return the table of a record, whose arrays must live until the call ends.
+    """Return a record as int64 numbers, from which compiled code rebuilds it.
+
+    record: a NamedTuple with annotated fields, such as EngineCall. The numbers are in the order of
+    its fields: a number's value (a float's bits), an array's address and shape, and the numbers of
+    an inner record. The table does not own the arrays: they must live until the call ends.
 
     Raises TypeError where an array has another dtype or number of axes than its annotation says, or
     is not contiguous.

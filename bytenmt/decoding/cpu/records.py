@@ -93,8 +93,9 @@ class Rows(NamedTuple):
 class EngineCall(NamedTuple):
     """The arguments of interpreter.run.
 
-    It executes n_steps decode steps of one model for all running sentences; where n_steps is 0, the
-    program of an encoder, once, over the rows as they are.
+    With n_steps > 0, `program` is a decoder's: that many decode steps of one model are executed for
+    all running sentences. With n_steps = 0 it is an encoder's: it is executed once, over the
+    sources in `rows`, into which the caller has written every byte.
     """
 
     program: Annotated[Ints, "instructions fields"]
