@@ -190,11 +190,17 @@ class App:
                 )
             pair = None if body.source.lower() == AUTO else (body.source, body.target)
             source = DocumentSource(path.name, contents, pair)
-            data = await _while_connected(request, service.translate_file(source, body, client))
-        token = self._keep(data)
+            made = await _while_connected(request, service.translate_file(source, body, client))
+        token = self._keep(made.data)
         name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{path.stem[-80:]}_{body.target}{path.suffix}")
         url = f"{request.base_url}download_file/{token}/{name}"
-        return json_response({"translatedFileUrl": url})
+        return json_response(
+            {
+                "translatedFileUrl": url,
+                "units": made.n_translated,
+                "unitsToReview": made.n_to_review,
+            }
+        )
 
     def _keep(self, data: bytes) -> str:
         """Keep a translated file for ten minutes; return the token that its download needs."""

@@ -57,6 +57,14 @@ class DocumentSource(NamedTuple):
         return formats.read(self.data, options, f"the file{path.suffix}")
 
 
+class TranslatedFile(NamedTuple):
+    """A translated file, and how much of it a person should look at."""
+
+    data: bytes
+    n_translated: int = 0  # units that the model has translated
+    n_to_review: int = 0  # of them, those whose verdict is not "sure"
+
+
 def read(source: DocumentSource) -> list[CodedText]:
     """Return the distinct lines of a file to translate, in order, as UnitLine.parts."""
     return lines_to_translate(source.parse())
@@ -85,11 +93,12 @@ def repaired(
     return [translations[line] for line in lines]
 
 
-def write(source: DocumentSource, results: Sequence[LineTranslation]) -> bytes:
+def write(source: DocumentSource, results: Sequence[LineTranslation]) -> TranslatedFile:
     """Return the translated file. results: a translation for each line of `read`, in its order."""
     document = source.parse()
-    translate(document, dict(zip(lines_to_translate(document), results, strict=True)))
-    return document.dump()
+    translations = dict(zip(lines_to_translate(document), results, strict=True))
+    counts = translate(document, translations).counts
+    return TranslatedFile(document.dump(), counts["translated"], counts["to review"])
 
 
 def run_task(function: Any, *arguments: Sequence[Any]) -> list[Any]:

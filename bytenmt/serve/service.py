@@ -22,7 +22,13 @@ from bytenmt.documents.unit import CodedText
 from bytenmt.formality import Form
 from bytenmt.serve import documents
 from bytenmt.serve.bodies import FormalityBody, PairBody, TranslateBody
-from bytenmt.serve.documents import DocumentPool, DocumentSource, read, write
+from bytenmt.serve.documents import (
+    DocumentPool,
+    DocumentSource,
+    TranslatedFile,
+    read,
+    write,
+)
 from bytenmt.serve.languages import Direction, LanguageGuess, ServedLanguages, name_of
 from bytenmt.serve.work_queue import Limits, Refusal, WorkQueue
 from bytenmt.serve.worker import Worker
@@ -200,7 +206,7 @@ class Service:
             pages = [DocumentSource("text.html", text.encode("utf-8-sig")) for text in texts]
             of_pages = await self.documents.run(plan.client, read, pages)
             translated = await self._translate_documents(pages, of_pages, plan, is_judged=False)
-            return [TextTranslation([page.decode("utf-8-sig")]) for page in translated]
+            return [TextTranslation([page.data.decode("utf-8-sig")]) for page in translated]
         split = [split_lines(text) for text in texts]
         n_begun = 0
 
@@ -232,8 +238,10 @@ class Service:
         """Return the directions, such as "en-de", that can be asked for a form of address."""
         return [str(direction) for direction, model in self.models.items() if model.has_formality]
 
-    async def translate_file(self, file: DocumentSource, body: PairBody, client: str) -> bytes:
-        """Return the bytes of a translated document, doubtful units marked. Raises Refusal."""
+    async def translate_file(
+        self, file: DocumentSource, body: PairBody, client: str
+    ) -> TranslatedFile:
+        """Return a translated document, doubtful units marked. Raises Refusal."""
         (lines,) = await self.documents.run(client, read, [file])
         texts = [_text_of(line) for line in lines]
         plan = await self.plan(body, texts, client)
@@ -246,10 +254,10 @@ class Service:
         lines: Sequence[Any],
         plan: TranslationPlan,
         is_judged: bool,
-    ) -> list[bytes]:
+    ) -> list[TranslatedFile]:
         """Return files with their lines translated. is_judged: mark doubtful units."""
         if plan.is_copy:
-            return [file.data for file in files]
+            return [TranslatedFile(file.data) for file in files]
         results = await self._translate_lines(
             lines, plan, is_document=is_judged, is_judged=is_judged
         )
@@ -257,7 +265,7 @@ class Service:
         if any(_has_codes(line) for of_file in lines for line in of_file):
             made = await self._repair(lines, made, plan, is_judged)
         files = [file._replace(pair=file.pair or (*plan.direction,)) for file in files]
-        translated: list[bytes] = await self.documents.run(plan.client, write, files, made)
+        translated: list[TranslatedFile] = await self.documents.run(plan.client, write, files, made)
         return translated
 
     async def _repair(

@@ -52,7 +52,7 @@ def test_a_document_is_read_and_written() -> None:
         translations = [[LineTranslation(("x ", *line)) for line in own] for own in lines]
         files = await pool.run("a", write, pages, translations)
         assert files == list(map(write, pages, translations))
-        assert files[0] == b"<p>x One <b>two</b>.</p>"
+        assert files[0].data == b"<p>x One <b>two</b>.</p>"
         for name, data, why in (
             ("secret.json", b"{", "the file.json: not json: .* line 1"),
             ("a.json", b"[" * 9_000, "the file.json: not json"),
@@ -63,6 +63,13 @@ def test_a_document_is_read_and_written() -> None:
             assert refused.value.status == 400 and "secret" not in refused.value.message
 
     run(ask)
+
+
+def test_a_written_file_says_how_many_units_need_a_review() -> None:
+    page = DocumentSource("a.html", b"<p>one</p><p>two</p><p>5</p>")
+    translations = [LineTranslation(("eins",)), LineTranslation(("zwei",), ("unsure",))]
+    made = write(page, translations)
+    assert made == (b"<p>eins</p><p>zwei</p><p>5</p>", 2, 1)
 
 
 @pytest.mark.slow

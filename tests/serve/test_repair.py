@@ -45,7 +45,7 @@ def translated_file(data: bytes) -> bytes:
     service = Service({Direction("en", "de"): DirectionWorkers(worker, worker)})
     body = PairBody(source="en", target="de")
     file = DocumentSource("a.html", data, ("en", "de"))
-    return asyncio.run(service.translate_file(file, body, "client"))
+    return asyncio.run(service.translate_file(file, body, "client")).data
 
 
 def test_a_document_is_repaired() -> None:

@@ -62,3 +62,13 @@ def test_the_end_of_a_stream_has_verdicts() -> None:
         stream = asked.post("/translate", json=sent, headers=headers).text
     done = json.loads(stream.split("event: done\ndata: ")[1])
     assert len(done["verdicts"]) == 2
+
+
+def test_an_answer_counts_the_units_of_a_file_that_need_a_review() -> None:
+    """The made-up model is unsure of all that it writes; a number alone is not translated."""
+    strings = json.dumps({"a": "one", "b": "two", "c": "5"}).encode()
+    with client() as asked:
+        sent = {"source": "en", "target": "de"}
+        file = {"file": ("a.json", strings, "application/json")}
+        answer = asked.post("/translate_file", data=sent, files=file).json()
+    assert (answer["units"], answer["unitsToReview"]) == (2, 2)

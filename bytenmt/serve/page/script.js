@@ -232,13 +232,15 @@ async function translateFile(file) {
   try {
     const answer = await fetch("translate_file", { method: "POST", body: form });
     if (!answer.ok) throw new Error(await failure(answer));
-    const [token, name] = (await answer.json()).translatedFileUrl.split("/").slice(-2), link = document.createElement("a");
+    const made = await answer.json(), link = document.createElement("a");
+    const [token, name] = made.translatedFileUrl.split("/").slice(-2);
     const headers = $("key").value ? { authorization: `Bearer ${$("key").value}` } : {};
     const data = await fetch(`download_file/${token}/${name}`, { headers });
     if (!data.ok) throw new Error(await failure(data));
     link.href = URL.createObjectURL(await data.blob()); link.textContent = link.download = name;
     $("said").classList.remove("bad");
-    $("said").replaceChildren("Translated: ", link);
+    const doubt = made.unitsToReview ? ` (${made.unitsToReview} of ${made.units} texts to review)` : "";
+    $("said").replaceChildren("Translated: ", link, doubt);
     link.focus();
   } catch (error) { say(error.message, true); }
 }
