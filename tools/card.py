@@ -94,13 +94,11 @@ def _body(model: LoadedRun, measured: Measured, args: argparse.Namespace) -> Ite
 
 def _verdicts(flags: FlagThresholds) -> Iterator[str]:
     """Yield the thresholds of verdicts as an item of a list."""
-    levels = [f"{flags.unsure_above(1):.2f} by greedy search"]
-    levels.append(f"{flags.unsure_above(2):.2f} with a beam")
-    if flags.reranked_bits_per_byte is not None:
-        levels.append(f"{flags.reranked_bits_per_byte:.2f} with a model of the opposite direction")
-    yield f"- Verdict sure up to so many bits per byte: {', '.join(levels)}"
-    if flags.wrong_bits_per_byte is not None:
-        yield f"  (wrong above {flags.wrong_bits_per_byte:.2f})"
+    levels = []
+    for search, doubt in flags.searches.items():
+        wrong = "" if doubt.wrong is None else f", wrong above {doubt.wrong:.2f}"
+        levels.append(f"{search} {doubt.unsure:.2f}{wrong}")
+    yield f"- Verdict sure up to a doubt of: {'; '.join(levels)}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -62,12 +62,23 @@ class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 Amount = Annotated[float, Meta(ge=0.0, le=1e6)]
 
+# Searches that thresholds differ for.
+GREEDY = "greedy"
+BEAM = "beam"
+RERANKED = "reranked"  # a beam whose hypotheses a model of the opposite direction ranks
+
+
+class DoubtThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The doubts above which a translation is flagged; translation.confidence.doubt_of has them."""
+
+    unsure: Amount  # one with more is not sure
+    wrong: Amount | None = None  # one with more is wrong; None where doubts do not tell
+
 
 class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Thresholds, measured on validation text, beyond which a translation is flagged."""
 
     n_lines: Count  # of that text
-    bits_per_byte: Amount  # a translation by greedy search that costs more is not sure
     length_ratio: Amount  # bytes of the target for a byte of the source, the mean
     # of the target's bytes, for a byte of the source (Gale and Church 1993)
     length_variance: Amount
@@ -75,22 +86,18 @@ class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
     # costs with it. None for a model that was not trained with empty sources, whose cost without a
     # source says nothing.
     source_bits: Annotated[float, Meta(ge=-1e6, le=1e6)] | None = None
-    beam_bits_per_byte: Amount | None = None  # bits_per_byte of a beam search; None in older files
-    # bits_per_byte of a beam search whose hypotheses a model of the opposite direction ranks.
-    reranked_bits_per_byte: Amount | None = None
-    # A translation by any search that costs more is wrong; None where the costs do not tell.
-    wrong_bits_per_byte: Amount | None = None
+    # Of each search that they were measured with (GREEDY, BEAM, RERANKED); empty in older files,
+    # which had thresholds of bits per byte.
+    searches: dict[str, DoubtThresholds] = {}
 
-    def unsure_above(self, beam: int, is_reranked: bool = False) -> float:
-        """Return the bits per byte above which a translation is unsure. beam: 1 is greedy search.
+    def of_search(self, beam: int, is_reranked: bool = False) -> DoubtThresholds | None:
+        """Return the thresholds of a search, None if there are none. beam: 1 is greedy search.
 
-        is_reranked: whether the opposite direction ranks hypotheses. Files without the threshold of
-        a search have one for all.
+        is_reranked: whether a model of the opposite direction ranks the hypotheses of a beam.
         """
         if beam == 1:
-            return self.bits_per_byte
-        of_beam = self.beam_bits_per_byte or self.bits_per_byte
-        return self.reranked_bits_per_byte or of_beam if is_reranked else of_beam
+            return self.searches.get(GREEDY)
+        return self.searches.get(RERANKED if is_reranked else BEAM)
 
 
 class WordFilter(Struct, frozen=True, kw_only=True):

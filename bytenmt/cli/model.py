@@ -156,13 +156,11 @@ def _calibrate(
     ParallelCorpus.from_texts(src, tgt, keep_empty=True)  # raises where line counts differ
     calibration = calibrate_runtime(runtime, list(src), list(tgt), counts)
     flags = calibration.flags
-    levels = ", ".join(
-        f"{name} {flags.unsure_above(beam, name == 'reranked'):.2f} ({share:.0%} of the lines)"
-        for beam, (name, share) in enumerate(calibration.sure_shares.items(), 1)
-    )
-    CONSOLE.say(
-        f"flags calibrated on {flags.n_lines:,} lines: sure up to so many bits per byte: {levels}"
-    )
-    if flags.wrong_bits_per_byte is not None:
-        CONSOLE.say(f"wrong above {flags.wrong_bits_per_byte:.2f} bits per byte")
+    CONSOLE.say(f"flags calibrated on {flags.n_lines:,} lines")
+    for name, doubt in flags.searches.items():
+        share = calibration.sure_shares[name]
+        line = f"{name} search: sure up to a doubt of {doubt.unsure:.2f} ({share:.0%} of the lines)"
+        if doubt.wrong is not None:
+            line += f", wrong above {doubt.wrong:.2f}"
+        CONSOLE.say(line)
     return calibration

@@ -10,7 +10,7 @@ import msgspec
 
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.translation.alignment import CharacterLink
-from bytenmt.translation.confidence import Verdict, verdict_record
+from bytenmt.translation.confidence import Verdict, doubt_of, verdict_record
 from bytenmt.translation.line_batch import TranslationResult
 
 BestChunks = Sequence[tuple[bytes, bytes, bytes]]  # of a line, see TranslationResult.best_chunks
@@ -73,7 +73,7 @@ def describe_flags(results: Sequence[TranslationResult], first: int) -> Iterator
         best = result.best
         if best.flags:
             level, reasons = Verdict.from_flags(best.flags)
-            details = [f"{best.bits_per_byte or 0:.2f} bits per byte"]
+            details = [f"doubt {doubt_of(best) or 0:.2f}"]
             if result.unknown_words:
                 details.append(f"unknown: {', '.join(result.unknown_words)}")
             yield f"line {number}: {level}: {'; '.join(reasons)} ({'; '.join(details)})"
@@ -83,11 +83,12 @@ def hypothesis_record(hypothesis: Hypothesis) -> dict[str, Any]:
     """Return the text and scores of a hypothesis as JSON values.
 
     log_probability: natural, EOS included. bits_per_byte: the same in bits per byte, None for no
-    text.
+    text. doubt: see confidence.doubt_of.
     """
     return {
         "text": hypothesis.text.decode(),
         "score": hypothesis.score,
         "log_probability": hypothesis.log_probability,
         "bits_per_byte": hypothesis.bits_per_byte,
+        "doubt": doubt_of(hypothesis),
     }

@@ -14,7 +14,7 @@ from bytenmt import __version__
 from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.files import check_output, resumable_writer, standard_input, stream_of, writer
 from bytenmt.cli.options import FILES, command, models, settings
-from bytenmt.config.fields import Bits, Positive, option
+from bytenmt.config.fields import Doubt, Positive, option
 from bytenmt.decoding.interface import SPEED_HEADING, EngineSpec
 from bytenmt.errors import BytenmtError
 from bytenmt.translation.settings import KEEP_SETTINGS, TRANSLATION_SETTINGS, Settings, option_name
@@ -71,11 +71,11 @@ class OutputOptions:
         choices=("text", "jsonl"),
     )
     alignment: bool = option(False, "Include the character alignment with the source in jsonl.")
-    flag_above: Bits | None = option(
+    flag_above: Doubt | None = option(
         None,
-        "Threshold of an unsure line in bits per byte (default: the model's own). Unsure and wrong"
-        " lines are reported on stderr, or in jsonl by the field `verdict`.",
-        metavar="BITS",
+        "Doubt above which a line is unsure (default: the model's own threshold). Unsure and wrong"
+        " lines are reported on stderr, with their doubt, or in jsonl by the field `verdict`.",
+        metavar="DOUBT",
     )
 
 

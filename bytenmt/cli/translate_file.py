@@ -12,7 +12,7 @@ from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.files import check_output, standard_input, stream_of, writer
 from bytenmt.cli.languages import LanguageOptions, agreed_languages
 from bytenmt.cli.options import command, models, settings
-from bytenmt.config.fields import Bits, option
+from bytenmt.config.fields import Doubt, option
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.documents import formats
 from bytenmt.documents.formats import FORMATS
@@ -34,13 +34,12 @@ class DocumentOptions(LanguageOptions):
         None, "Format of IN (default: by its suffix).", choices=tuple(FORMATS)
     )
     overwrite: bool = option(False, "Also translate units that have a translation already.")
-    # Bits per byte above which a unit is to be reviewed.
-    flag_above: Bits | None = option(
+    flag_above: Doubt | None = option(
         None,
-        "Threshold of an unsure translation in bits per byte (default: the model's own). Unsure and"
+        "Doubt above which a translation is unsure (default: the model's own threshold). Unsure and"
         " wrong translations are marked for review: `fuzzy` in PO, `needs-review-translation` in"
         " XLIFF; -v lists them in every format.",
-        metavar="BITS",
+        metavar="DOUBT",
     )
     memory: Path | None = option(
         None,

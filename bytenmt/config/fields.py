@@ -30,7 +30,7 @@ LengthPenalty = Annotated[float, Meta(ge=0.0, le=10.0)]
 MAX_THREADS = 256  # thousands are more than PyTorch can be given: OpenMP then ends the program
 Threads = Annotated[int, Meta(ge=1, le=MAX_THREADS)]
 Weight = Annotated[float, Meta(ge=0.001, le=1000.0)]  # of a corpus; with less an epoch is empty
-Bits = Annotated[float, Meta(ge=0.0, le=1e6)]  # per byte, a threshold
+Doubt = Annotated[float, Meta(ge=0.0, le=1e6)]  # a threshold
 NBytes = Annotated[int, Meta(ge=0, le=10**7)]  # of a text that is sampled
 Port = Annotated[int, Meta(ge=0, le=65535)]
 

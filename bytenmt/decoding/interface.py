@@ -188,6 +188,9 @@ class Hypothesis(NamedTuple, Generic[TextT]):
     flags: tuple[str, ...] | None = None
     # Whether the model would have ended the text while sentinels of the source were missing.
     is_past_end: bool = False
+    # Natural logarithm of the probability of the source and EOS given the text, by a model of the
+    # opposite direction; None where none ranks the hypotheses.
+    source_log_probability: float | None = None
 
     @property
     def bits_per_byte(self) -> float | None:

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.checkpoints.facts import FlagThresholds, SourceWords
+from bytenmt.checkpoints.facts import DoubtThresholds, FlagThresholds, SourceWords
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.loading import Runtime
 from bytenmt.decoding.scorer import Scorer
@@ -23,6 +23,7 @@ from bytenmt.translation.confidence import (
     UNLIKELY,
     UNSURE,
     copied_spans,
+    doubt_of,
     is_copy,
     text_flags,
 )
@@ -30,8 +31,10 @@ from bytenmt.translation.line_batch import TranslationResult, add_flags
 from bytenmt.translation.source_words import unknown_words
 from bytenmt.utf8 import EOS
 
-FLAG_ABOVE = 0.2  # bits per byte, of a model without thresholds, where a file is marked for review
-COPY_BITS = 0.5  # bits per byte above which the model would not copy a name or a word
+# The doubt above which a translation is unsure, of a model without thresholds, where a file is
+# marked for review.
+FLAG_ABOVE = 1.0
+COPY_DOUBT = 1.5  # above which the model would not copy a name or a word
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +42,7 @@ class Judge:
     """Flags translations that a person should review: unsure, invented or copied."""
 
     thresholds: FlagThresholds | None = None  # None for a model without any
-    flag_above: float | None = None  # bits per byte above which one is unsure; None: never
+    doubt: DoubtThresholds | None = None  # of the search in use; None: doubts do not count
     make_scorer: Callable[[], Scorer] | None = None  # returns the model's scorer
     words: SourceWords | None = None  # words that the model knows; None: not known
 
@@ -52,22 +55,27 @@ class Judge:
     ) -> Judge:
         """Return a judge for loaded models, with the thresholds of the first one that has any.
 
-        flag_above: bits per byte, instead of the model's threshold for the size of the beam.
-        default: the same for models without thresholds.
+        flag_above: the doubt above which one is unsure, instead of the model's threshold for the
+        search. default: the same for models without thresholds.
         """
         facts = [run.facts for run in runtime.runs]
         thresholds = next((saved.flags for saved in facts if saved.flags is not None), None)
-        if flag_above is None:
-            is_reranked = runtime.reverse is not None
-            flag_above = thresholds.unsure_above(beam, is_reranked) if thresholds else default
-        return Judge(thresholds, flag_above, runtime.make_scorer, runtime.source_words)
+        doubt = None
+        if thresholds is not None:
+            doubt = thresholds.of_search(beam, runtime.reverse is not None)
+        if flag_above is None and doubt is None:
+            flag_above = default
+        if flag_above is not None:
+            doubt = DoubtThresholds(unsure=flag_above, wrong=doubt.wrong if doubt else None)
+        return Judge(thresholds, doubt, runtime.make_scorer, runtime.source_words)
 
     def describe(self) -> str:
         """Return one line for people about the threshold above which translations are unsure."""
         text = "flags: never unsure"
-        if self.flag_above is not None:
-            text = f"flags: unsure above {self.flag_above:.2f} bits per byte"
-        return text if self.thresholds else f"{text}; the model has no thresholds of its own"
+        if self.doubt is not None:
+            text = f"flags: unsure above a doubt of {self.doubt.unsure:.2f}"
+        has_own = self.thresholds is not None and self.thresholds.searches
+        return text if has_own else f"{text}; the model has no thresholds of its own"
 
     def flag(self, results: Sequence[TranslationResult]) -> list[TranslationResult]:
         """Return copies of the results with the flags of their best hypotheses.
@@ -125,15 +133,16 @@ class Judge:
         if not best.log_probability:  # it was copied, not written by the search: a URL
             return []
         flags = list(text_flags(source, best.text, self.thresholds))
-        bits = bits_of_text(best)
-        if bits is None:
+        doubt = doubt_of(best)
+        if doubt is None:
             return flags
-        if bits > COPY_BITS and is_copy(source, best.text):
+        if doubt > COPY_DOUBT and is_copy(source, best.text):
             flags.append(COPY)
-        wrong_above = self.thresholds and self.thresholds.wrong_bits_per_byte
-        if wrong_above and bits > wrong_above:
+        if self.doubt is None:
+            return flags
+        if self.doubt.wrong is not None and doubt > self.doubt.wrong:
             flags.append(UNLIKELY)
-        if self.flag_above is not None and bits > self.flag_above:
+        if doubt > self.doubt.unsure:
             flags.append(UNSURE)
         return flags
 
@@ -182,18 +191,6 @@ def _unknown_words_of(chunk: Chunk, best: Hypothesis, words: SourceWords | None)
     if words is None or not best.log_probability:
         return []
     return unknown_words(to_text(chunk.source), best.text.decode(), words)
-
-
-def bits_of_text(translation: Hypothesis) -> float | None:
-    """Return a translation's bits divided by its bytes outside of tags, placeholders and addresses.
-
-    None if it has no such bytes. A long tag, of which only the first byte is a decision, would hide
-    what the words cost. The bits of these spans count: they are high where the search had to write
-    them.
-    """
-    n_copied = sum(end - begin for begin, end in copied_spans(translation.text))
-    n_bytes = len(translation.text) - n_copied
-    return -translation.log_probability / math.log(2) / n_bytes if n_bytes else None
 
 
 def bits_of_texts(

@@ -63,10 +63,31 @@ MIN_COMPARED_BYTES = 24  # bytes of the longer side of a pair whose lengths are 
 # times longer or shorter; in bytes, of which an ideogram has three.
 MAX_LENGTH_RATIO = 6.0
 MIN_LENGTH_RATIO = 1 / 8
+SOURCE_SHARE = 0.5  # of the source's bits in a doubt; graded lines: tools/EXPERIMENTS.md
 MAX_SIGMAS = 4.0  # beyond it a length is wrong; references are within 4.4
 WORD = re.compile(r"[^\W\d_]+")
 ABBREVIATION = re.compile(r"[A-Za-z]{1,2}|[A-Z]{3,5}|[A-Za-z][A-Z][a-z]")  # pm, USB, kHz
 NO_TEXT = compile_patterns(("placeholders", "tags", "urls", "emails"))  # same in all languages
+
+
+def doubt_of(translation: Hypothesis) -> float | None:
+    """Return how doubtful a translation is by what it costs; None if it has no text of its own.
+
+    (bits(text | source) + SOURCE_SHARE * bits(source | text)) / sqrt(bytes), EOS included; the
+    second term only where a model of the opposite direction has ranked the hypotheses. Of the
+    bytes, those of tags, placeholders and addresses do not count: a long tag, of which only the
+    first byte is a decision, would hide what the words cost. The bits of these spans count: they
+    are high where the search had to write them. Divided by the bytes themselves, long lines with
+    one bad word would look as good as short ones without (tools/EXPERIMENTS.md).
+    """
+    n_copied = sum(end - begin for begin, end in copied_spans(translation.text))
+    n_bytes = len(translation.text) - n_copied
+    if n_bytes == 0:
+        return None
+    log_p = translation.log_probability
+    if translation.source_log_probability is not None:
+        log_p += SOURCE_SHARE * translation.source_log_probability
+    return -log_p / math.log(2) / math.sqrt(n_bytes)
 
 
 class Verdict(NamedTuple):

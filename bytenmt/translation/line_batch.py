@@ -236,7 +236,15 @@ def _join_hypotheses(
     log_probability = sum(hypothesis.log_probability for hypothesis in hypotheses)
     score = log_probability / (len(text) + 1) ** length_penalty
     is_past_end = any(hypothesis.is_past_end for hypothesis in hypotheses)
-    return Hypothesis(text, log_probability, score, is_past_end=is_past_end)
+    of_sources = [hypothesis.source_log_probability for hypothesis in hypotheses]
+    known = [log_p for log_p in of_sources if log_p is not None]
+    return Hypothesis(
+        text,
+        log_probability,
+        score,
+        is_past_end=is_past_end,
+        source_log_probability=sum(known) if known else None,
+    )
 
 
 def _flag_placement(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:

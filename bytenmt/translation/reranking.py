@@ -26,19 +26,20 @@ class Reranker:
     length_penalty: float  # the exponent of the lengths in both scores
 
     def rerank(self, request: Request, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
-        """Return the hypotheses of a request with new scores, best first.
+        """Return the hypotheses of a request with their source_log_probability, best first.
 
         To a score is added SOURCE_WEIGHT (0.3) * ln p(source | text) / (bytes of the source + 1) **
         length_penalty. A request without a source is left as it is.
         """
-        if not request.source or len(hypotheses) < 2:
+        if not request.source:
             return list(hypotheses)
         source = request.source + bytes([EOS])
         texts = [hypothesis.text for hypothesis in hypotheses]
         all_scores = self.scorer.score_texts(texts, [source] * len(texts))
         scale = SOURCE_WEIGHT / len(source) ** self.length_penalty
-        ranked = [
-            hypothesis._replace(score=hypothesis.score + scale * float(scores.log_p.sum()))
-            for hypothesis, scores in zip(hypotheses, all_scores, strict=True)
-        ]
+        ranked = []
+        for hypothesis, scores in zip(hypotheses, all_scores, strict=True):
+            log_probability = float(scores.log_p.sum())
+            score = hypothesis.score + scale * log_probability
+            ranked.append(hypothesis._replace(score=score, source_log_probability=log_probability))
         return sorted(ranked, key=lambda hypothesis: -hypothesis.score)

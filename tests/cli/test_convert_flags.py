@@ -35,11 +35,12 @@ def flags_of(file: Path) -> FlagThresholds | None:
 def test_on_the_validation_text_of_a_run(place: Path) -> None:
     first, second, third = (place / f"{name}.safetensors" for name in ("first", "second", "third"))
     answer = invoke("convert", place / "run", "-o", first)
-    assert answer.exit_code == 0 and "flags calibrated on 120 lines: sure up to" in answer.stderr
+    assert answer.exit_code == 0 and "flags calibrated on 120 lines\n" in answer.stderr
+    assert "beam search: sure up to a doubt of" in answer.stderr
     found = flags_of(first)
     assert found is not None and found.n_lines == 120 and found.length_ratio == 2.0
     assert found.source_bits is not None and found.length_variance == 0.0
-    assert found.beam_bits_per_byte is not None
+    assert [*found.searches] == ["greedy", "beam"]
     (place / "table").write_text("".join(f"{line}\t{line}{line}\n" for line in LINES))
     facts = Facts(valid=PairFiles(tsv=place / "table"))
     make_run(place / "tsv", settings=("data.empty_source=0.1",), facts=facts)

@@ -17,7 +17,7 @@ from bytenmt.translation.translator import Translator
 LINES = ["one", "두 번째", "", "four"]  # of the file src
 SHORT: dict[str, Any] = {"max_len_a": 0.1, "max_len_b": 9, "device": "cpu"}
 TRANSLATE = "translate run -i src --max-len-a 0.1 --max-len-b 9 --device cpu"
-FIELDS = ["line", "source", "text", "score", "log_probability", "bits_per_byte"]
+FIELDS = ["line", "source", "text", "score", "log_probability", "bits_per_byte", "doubt"]
 FIELDS += ["verdict", "reasons", "flags", "unknown_words", "n_best"]
 
 

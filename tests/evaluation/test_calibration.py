@@ -12,16 +12,16 @@ from bytenmt.translation.source_words import WordCounts, is_known
 
 
 def search(n_right: int, n_bad: int, usual: float) -> SearchQuality:
-    """Translations by their bits: right ones, of which a share is poor, then hopeless ones."""
-    chrf = [30.0 if k % round(1 / usual) == 0 else 90.0 for k in range(n_right)] + [10.0] * n_bad
-    bits = np.arange(n_right + n_bad) / 1000
-    return SearchQuality(bits, np.array(chrf), np.zeros(len(bits), bool))
+    """Translations by their doubts: right ones, of which a share is poor, then unusable ones."""
+    distances = [4.0 if k % round(1 / usual) == 0 else 1.0 for k in range(n_right)] + [6.0] * n_bad
+    doubts = np.arange(n_right + n_bad) / 1000
+    return SearchQuality(doubts, np.array(distances), np.zeros(len(doubts), bool))
 
 
 def test_sure_are_those_with_few_unusable_ones() -> None:
-    """At most three in a hundred are unusable, beyond the tenth of right ones that are poor."""
+    """At most five in a hundred are unusable, beyond the tenth of right ones that are poor."""
     found = search(1000, 400, 0.1).sure_threshold()
-    assert 1.0 <= found <= 1.04
+    assert 1000 * 0.999 <= 1000 * found <= 1000 / 0.95
     assert search(1000, 0, 0.1).sure_threshold() == pytest.approx(0.999)
 
 
@@ -34,11 +34,13 @@ def test_the_surest_are_always_sure() -> None:
 
 
 def test_wrong_are_those_of_which_most_are_unusable() -> None:
-    found = search(1000, 400, 0.1).wrong_threshold()
-    assert found == pytest.approx(1.0315, abs=0.01)  # none that is sure is wrong
+    """From 956 right ones on, nine of ten are not; none that is sure is wrong."""
+    mixed = search(1000, 400, 0.1)
+    found = mixed.wrong_threshold()
+    assert found == mixed.sure_threshold()
     assert search(1000, 0, 0.1).wrong_threshold() is None
-    paraphrased = search(1000, 400, 0.1)
-    assert paraphrased._replace(chrf=paraphrased.chrf + 20).wrong_threshold() is None
+    near = mixed._replace(distances=np.minimum(mixed.distances, 3.4))
+    assert near.wrong_threshold() is None
 
 
 def test_thresholds_that_need_no_translations() -> None:

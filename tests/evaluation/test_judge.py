@@ -7,21 +7,20 @@ import pytest
 from half_scorer import HalfScorer
 from msgspec import structs
 
-from bytenmt.checkpoints.facts import FlagThresholds, SourceWords
+from bytenmt.checkpoints.facts import DoubtThresholds, FlagThresholds, SourceWords
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.evaluation.judge import Judge, bits_of_texts
 from bytenmt.translation.chunks import Chunk
 from bytenmt.translation.line_batch import TranslationResult
 from bytenmt.translation.source_words import build_filter
 
-THRESHOLDS = FlagThresholds(
-    n_lines=100, bits_per_byte=0.5, length_ratio=1.0, length_variance=1.0, source_bits=4.0
-)
+THRESHOLDS = FlagThresholds(n_lines=100, length_ratio=1.0, length_variance=1.0, source_bits=4.0)
+DOUBT = DoubtThresholds(unsure=1.5)
 
 
-def written(text: str, bits_per_byte: float) -> Hypothesis:
+def written(text: str, bits: float) -> Hypothesis:
     """A text that a search has written at this cost."""
-    nats = -bits_per_byte * len(text.encode()) * math.log(2)
+    nats = -bits * math.log(2)
     return Hypothesis(text.encode(), nats, nats)
 
 
@@ -34,13 +33,13 @@ def result(*pairs: tuple[str, Hypothesis]) -> TranslationResult:
 
 def test_an_invention_is_what_the_source_saves_nothing_of() -> None:
     scorer = HalfScorer()
-    judge = Judge(THRESHOLDS, 0.5, make_scorer=lambda: scorer)
+    judge = Judge(THRESHOLDS, DOUBT, make_scorer=lambda: scorer)
     # Without a source each text of ten bytes and its end cost 11 bits.
-    cheap, dear = (written("abcdefghij", bits) for bits in (0.6, 0.8))
+    cheap, dear = (written("abcdefghij", bits) for bits in (6.0, 8.0))
     assert judge.saved_bits([b"klm"] * 2, [cheap, dear]) == pytest.approx([5.0, 3.0])
     assert scorer.n_read == 2
     sources = [b"klmnopqrst"] * 3
-    flags = judge.flags(sources, [cheap, dear, written("abc", 0.1)])
+    flags = judge.flags(sources, [cheap, dear, written("abc", 0.3)])
     assert flags == [["unsure"], ["unsure", "invention"], []]
     assert scorer.n_read == 4, "what is sure is not read again"
     unknown = replace(judge, thresholds=structs.replace(THRESHOLDS, source_bits=None))
@@ -49,29 +48,29 @@ def test_an_invention_is_what_the_source_saves_nothing_of() -> None:
 
 def test_tags_do_not_hide_an_invention() -> None:
     """The source saves half a bit per byte of the words; its savings on tags do not count."""
-    judge = Judge(THRESHOLDS, 0.5, make_scorer=HalfScorer)
-    tagged = written("<b>abcdef</b>", 0.6)
+    judge = Judge(THRESHOLDS, DOUBT, make_scorer=HalfScorer)
+    tagged = written("<b>abcdef</b>", 7.8)
     assert judge.saved_bits([b"<b>klmnop</b>"], [tagged]) == pytest.approx([0.5])
     assert judge.flags([b"<b>klmnop</b>"], [tagged]) == [["unsure", "invention"]]
 
 
 def test_tags_do_not_hide_what_the_words_cost() -> None:
-    judge = Judge(None, 0.5)
+    judge = Judge(None, DOUBT)
     link = '<a href="https://example.org/a/long/address">'
-    for text, bits_per_byte, expected in (
-        ("abcdefghij", 0.6, ["unsure"]),
-        (f"{link}abcdefghij</a>", 0.3, ["unsure"]),
-        (f"{link}abcdefghij</a>", 0.05, []),
-        (link, 9.0, []),  # there are no words
+    for text, bits, expected in (
+        ("abcdefghij", 6.0, ["unsure"]),
+        (f"{link}abcdefghij</a>", 6.0, ["unsure"]),
+        (f"{link}abcdefghij</a>", 3.0, []),
+        (link, 400.0, []),  # there are no words
     ):
-        assert judge.flags([b"klmnopqrst"], [written(text, bits_per_byte)]) == [expected], text
+        assert judge.flags([b"klmnopqrst"], [written(text, bits)]) == [expected], text
 
 
 def test_a_line_has_the_flags_of_its_sentences() -> None:
     """Each once, after those of the search; a URL that was copied has none."""
-    judge = Judge(None, 0.5)
+    judge = Judge(None, DOUBT)
     copied = Hypothesis(b"http://a.b", 0.0, 0.0)
-    sentences = [("one", "eins", 0.1), ("ha", "ha" * 10, 0.1), ("two", "zwei", 0.9)]
+    sentences = [("one", "eins", 0.4), ("ha", "ha" * 10, 2.0), ("two", "zwei", 4.0)]
     line = result(*((source, written(text, bits)) for source, text, bits in sentences))
     found = judge.flag([line, result(("http://a.b", copied))])
     assert found[0].best.flags == ("placement", "loop", "unsure")
@@ -82,11 +81,11 @@ def test_a_line_has_the_flags_of_its_sentences() -> None:
 
 def test_copies() -> None:
     """A name that the model knows is no copy."""
-    judge = Judge(None, 1.0)
+    judge = Judge(None, DoubtThresholds(unsure=9.0))
     for source, text, bits, expected in [
-        ("Server", "Server", 0.1, []),
-        ("the fox", "the fox", 0.7, ["copy"]),
-        ("the fox", "der Fuchs", 0.7, []),
+        ("Server", "Server", 1.0, []),
+        ("the fox", "the fox", 5.0, ["copy"]),
+        ("the fox", "der Fuchs", 5.0, []),
     ]:
         assert judge.flags([source.encode()], [written(text, bits)]) == [expected], (source, text)
 
@@ -103,11 +102,11 @@ def test_a_word_that_the_model_does_not_know() -> None:
     """It is named once; a copied line and a name that stays unchanged do not count."""
     known = build_filter(["the", "runs", "in"])
     words = SourceWords(language="en", min_count=2, known=known, ordinary=known)
-    judge = Judge(None, 0.5, words=words)
+    judge = Judge(None, DOUBT, words=words)
     pairs = [
-        ("The gizmo runs.", written("Das Gizmo läuft.", 0.1)),
-        ("Runs in Gotham.", written("Läuft in Gotham.", 0.1)),
-        ("the gizmo", written("das Dingsbums", 0.9)),
+        ("The gizmo runs.", written("Das Gizmo läuft.", 1.6)),
+        ("Runs in Gotham.", written("Läuft in Gotham.", 1.6)),
+        ("the gizmo", written("das Dingsbums", 12.0)),
         ("gadget", Hypothesis(b"gadget", 0.0, 0.0)),
     ]
     found = judge.flag([result(*pairs), result(pairs[1])])
@@ -119,7 +118,15 @@ def test_a_word_that_the_model_does_not_know() -> None:
 
 
 def test_what_costs_far_too_much_is_wrong() -> None:
-    thresholds = structs.replace(THRESHOLDS, source_bits=None, wrong_bits_per_byte=0.8)
-    judge = Judge(thresholds, 0.5)
-    for bits, expected in ((0.4, []), (0.7, ["unsure"]), (0.9, ["unlikely", "unsure"])):
+    judge = Judge(None, DoubtThresholds(unsure=1.5, wrong=2.5))
+    for bits, expected in ((4.0, []), (7.0, ["unsure"]), (9.0, ["unlikely", "unsure"])):
         assert judge.flags([b"klmnopqrst"], [written("abcdefghij", bits)]) == [expected]
+
+
+def test_a_translation_that_does_not_give_its_source_is_doubtful() -> None:
+    """Half of the source's bits count; a model of the opposite direction has found them."""
+    judge = Judge(None, DOUBT)
+    cheap = written("abcdefghij", 2.0)
+    for bits, expected in ((5.0, []), (6.0, ["unsure"])):
+        read_back = cheap._replace(source_log_probability=-bits * math.log(2))
+        assert judge.flags([b"klmnopqrst"], [read_back]) == [expected]

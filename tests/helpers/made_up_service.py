@@ -15,6 +15,7 @@ from typing import Any
 from made_up_engine import MadeUpEngine
 from starlette.testclient import TestClient
 
+from bytenmt.checkpoints.facts import DoubtThresholds
 from bytenmt.decoding.engine import Engine
 from bytenmt.decoding.interface import Request
 from bytenmt.evaluation.judge import Judge
@@ -47,7 +48,7 @@ class Gate:
             self.open.set()
 
     def worker(self, n_best: int = 1, terms: Sequence[Term] = ()) -> Worker:
-        return Worker(self.translator(n_best, terms), Judge(flag_above=0.2))
+        return Worker(self.translator(n_best, terms), Judge(doubt=DoubtThresholds(unsure=0.2)))
 
     def translator(self, n_best: int, terms: Sequence[Term]) -> Translator:
         settings = Settings.from_dict({"beam": n_best, "n_best": n_best})

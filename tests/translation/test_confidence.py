@@ -53,7 +53,7 @@ def test_loops(text: str, expected: bool) -> None:
     assert has_loop(text.encode()) == expected
 
 
-LENGTHS = FlagThresholds(n_lines=500, bits_per_byte=1.0, length_ratio=1.2, length_variance=1.7)
+LENGTHS = FlagThresholds(n_lines=500, length_ratio=1.2, length_variance=1.7)
 
 
 @pytest.mark.parametrize(

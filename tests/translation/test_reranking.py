@@ -51,14 +51,17 @@ def test_scores_of_both_directions_add(there: Path, back: Path, length_penalty: 
             continue
         scale = 0.3 / (len(line) + 1) ** length_penalty
         scores = {}
+        of_source = {}
         for one in before:
             reverse = source_log_probability(back, one.text.encode(), line.encode())
+            of_source[one.text] = reverse
             scores[one.text] = one.score + scale * reverse
         expected = sorted(scores, key=lambda text: -scores[text])
         n_moved += expected[0] != before[0].text
         assert [one.text for one in after] == expected[:3]
         for one in after:
             assert one.score == pytest.approx(scores[one.text], abs=1e-5)
+            assert one.source_log_probability == pytest.approx(of_source[one.text], abs=1e-3)
         of_search = {one.text: one.log_probability for one in before}
         assert all(one.log_probability == of_search[one.text] for one in after)
     assert n_moved, "no hypothesis has changed its place: the test shows nothing"

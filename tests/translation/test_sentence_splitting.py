@@ -95,7 +95,12 @@ def test_n_best_join_those_of_equal_rank() -> None:
     joined = join_chunks(line, 0.5).hypotheses
     assert [one.text for one in joined] == [b"- a  A ", b"- b  B ", b"- c  B "]
     assert joined[0].log_probability == -3.0 and joined[0].score == -3.0 / 8**0.5
-    assert join_chunks(line[2:], 1.0).hypotheses[1] == Hypothesis(b"B ", -1.0, -1.0)
+    assert joined[0].source_log_probability is None
+    for chunk in line[1:]:  # the first one is a copy, which no model has ranked
+        ranked = [one._replace(source_log_probability=-2.0) for one in chunk.hypotheses]
+        chunk.hypotheses[:] = ranked
+    assert join_chunks(line, 0.5).hypotheses[0].source_log_probability == -4.0
+    assert join_chunks(line[2:], 1.0).hypotheses[1] == ranked[1]._replace(text=b"B ")
 
 
 def runtime(**facts: Any) -> Runtime:
