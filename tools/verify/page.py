@@ -1,4 +1,4 @@
-"""Check the verdicts of the page in Chromium, and take pictures of it.
+"""Check the verdicts of the page and its count of doubtful units in Chromium; take pictures of it.
 
 Needs `pip install playwright` and a browser: that of `playwright install chromium`, or the program
 of --chromium. The server translates from English into German, as this one does:
@@ -22,6 +22,12 @@ TEXT = (
     "Hello! 😊 The gizmo of the frobnicator is kaputt and Zorbax knows.\n\n"
     "What time does the train leave? Qwxz vrtl 7 plok 8 mnx 9 gfd."
 )
+# A file with three texts, of which the last one is doubtful.
+FILE = {
+    "name": "menu.json",
+    "mimeType": "application/json",
+    "buffer": b'{"a": "Open file", "b": "Cancel", "c": "Qwxz vrtl plok mnx"}',
+}
 REASON = re.compile(r"^(Check this|Probably wrong): .+\.$")
 # The width and height of the window, and its colours, by the name of the picture.
 VIEWS = {
@@ -64,6 +70,18 @@ def check_verdicts(page: Page) -> int:
     return n_doubts
 
 
+def check_file(page: Page) -> None:
+    """Translate a file, download it, and see how many of its units are to be reviewed."""
+    from playwright.sync_api import expect
+
+    page.locator("#file").set_input_files(FILE)
+    said = page.locator("#said")
+    expect(said).to_contain_text(re.compile(r"\([1-3] of 3 texts to review\)"), timeout=30_000)
+    with page.expect_download() as download:
+        said.get_by_role("link").click()
+    assert download.value.suggested_filename == "menu_de.json"
+
+
 def _noted_errors(page: Page) -> list[str]:
     """Return a list that gets whatever the page's console prints."""
     errors: list[str] = []
@@ -92,9 +110,10 @@ def main() -> None:
             errors = _noted_errors(page)
             page.goto(arguments.url)
             n_doubts = check_verdicts(page)
+            check_file(page)
             page.screenshot(path=arguments.pictures / f"{name}.png")
             assert not errors, errors
-            print(f"{name}: {n_doubts} underlined sentences have their reasons")
+            print(f"{name}: {n_doubts} underlined sentences have their reasons, a file its count")
             page.close()
 
 

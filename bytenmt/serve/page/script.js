@@ -180,7 +180,9 @@ function openReason(span, text) {
   why.hidden = false;
   const left = Math.min(box.left, document.documentElement.clientWidth - why.offsetWidth - 8);
   why.style.left = `${Math.max(8, left) + scrollX}px`;
-  why.style.top = `${box.bottom + scrollY + 4}px`;
+  const fitsBelow = box.bottom + why.offsetHeight + 8 <= document.documentElement.clientHeight;
+  const top = fitsBelow ? box.bottom + 4 : box.top - why.offsetHeight - 4;
+  why.style.top = `${Math.max(4, top) + scrollY}px`;
 }
 
 function closeReason() { clearTimeout(closing); $("why").hidden = true; }
