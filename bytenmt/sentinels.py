@@ -22,18 +22,16 @@ from typing import NamedTuple
 
 from bytenmt.errors import SettingError
 from bytenmt.kernel_constants import FIRST_SENTINEL, N_SENTINELS
-from bytenmt.span_classes import SPAN_CLASSES
+from bytenmt.span_classes import CLASSES, NAMES, SPAN_CLASSES
 
 SENTINELS = bytes(range(FIRST_SENTINEL, FIRST_SENTINEL + N_SENTINELS))
-# The class of the names of people and products, which no pattern finds: see translation/names.py.
-NAMES = "names"
 PATTERNS: dict[str, tuple[str, ...]] = {
     **{spans.name: spans.patterns for spans in SPAN_CLASSES},
     NAMES: (),
 }
-CLASSES = tuple(PATTERNS)
 # Most sentences have no span of any class, and this finds nothing in them.
 _TRIGGER = re.compile("|".join(spans.trigger for spans in SPAN_CLASSES))
+_TRIGGERS = [(spans.name, re.compile(spans.trigger)) for spans in SPAN_CLASSES]
 _TAG_NAME = re.compile(r"<(/?)([A-Za-z0-9][^\s/>]*+)?[^<>]*?(/?)>")
 # Elements of HTML without an end tag.
 _VOID = frozenset(
@@ -83,25 +81,19 @@ def compile_patterns(
     return tuple(patterns)
 
 
-def find_spans(text: str, patterns: Sequence[re.Pattern[str]] = compile_patterns()) -> list[Span]:
-    """Return the spans that match a pattern, by default one of all CLASSES; see drop_overlaps."""
-    if patterns is _ALL_PATTERNS:
+def find_spans(text: str, patterns: Sequence[re.Pattern[str]] | None = None) -> list[Span]:
+    """Return the spans that match a pattern, None: one of all CLASSES; see drop_overlaps."""
+    if patterns is None:
         patterns = _triggered_patterns(text)
     matches = {match.span() for pattern in patterns for match in pattern.finditer(text)}
     return drop_overlaps(matches)
-
-
-_ALL_PATTERNS = compile_patterns()
-_TRIGGERED_PATTERNS = [
-    (re.compile(spans.trigger), compile_patterns((spans.name,))) for spans in SPAN_CLASSES
-]
 
 
 def _triggered_patterns(text: str) -> list[re.Pattern[str]]:
     """Return the patterns of the classes whose trigger is in a text; no other one matches there."""
     if not _TRIGGER.search(text):
         return []
-    chosen = [patterns for trigger, patterns in _TRIGGERED_PATTERNS if trigger.search(text)]
+    chosen = [compile_patterns((name,)) for name, trigger in _TRIGGERS if trigger.search(text)]
     return [*chain.from_iterable(chosen)]
 
 

@@ -370,6 +370,11 @@ SPAN_CLASSES: tuple[SpanClass, ...] = (
 )
 
 
+# The class of the names of people and products, which no pattern finds: see translation/names.py.
+NAMES = "names"
+CLASSES = (*(spans.name for spans in SPAN_CLASSES), NAMES)
+
+
 def digest_of_patterns() -> str:
     """Return a digest of the patterns of all classes, for PATTERNS_DIGESTS."""
     patterns = [pattern for spans in SPAN_CLASSES for pattern in spans.patterns]

@@ -40,7 +40,7 @@ from bytenmt.translation.translator import Translator
 MAX_LINES, MIN_LINES = 1500, 100  # that thresholds are calibrated on
 BEAM_SIZE = 5  # of a search without a model of the opposite direction
 # (1 - chrF / 100) * sqrt(bytes of the reference, at least SHORT_BYTES): a single wrong word spoils
-# a line, and costs a long one less of its chrF. A chrF of 50 is this far away in a line of 49 bytes.
+# a line, and costs a long one less of its chrF. 3.5 is a chrF of 50 in a line of 49 bytes.
 POOR_ABOVE = 3.5
 SHORT_BYTES = 36
 FALSE_ALARMS = 0.02  # share of the validation text's references below the threshold of source_bits

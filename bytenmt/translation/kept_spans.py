@@ -18,8 +18,6 @@ from bytenmt.config.fields import shorten
 from bytenmt.errors import SettingError
 from bytenmt.kernel_constants import FIRST_SENTINEL, N_SENTINELS
 from bytenmt.sentinels import (
-    CLASSES,
-    NAMES,
     SENTINELS,
     Code,
     Span,
@@ -31,6 +29,7 @@ from bytenmt.sentinels import (
     sentinel_char,
     to_bytes,
 )
+from bytenmt.span_classes import CLASSES, NAMES
 from bytenmt.translation.glossary import Glossary, Term
 from bytenmt.translation.names import find_names
 
@@ -71,7 +70,7 @@ class MarkedText(NamedTuple):
 class KeepSpec:
     """The spans that translations copy unchanged, and the terms with fixed translations."""
 
-    patterns: tuple[re.Pattern[str], ...] = compile_patterns()  # of kept spans, see sentinels.py
+    patterns: tuple[re.Pattern[str], ...] | None = None  # of kept spans; None: of all classes
     glossary: Glossary | None = None  # None: no terms
     has_own_patterns: bool = False  # whether the user gave some, which may take for ever
     keeps_names: bool = True
@@ -91,9 +90,12 @@ class KeepSpec:
             keep = tuple(name.strip() for name in keep.split(",") if name.strip() not in ("", NONE))
         patterns = (keep_pattern,) if isinstance(keep_pattern, str) else tuple(keep_pattern or ())
         classes = CLASSES if keep is None else tuple(dict.fromkeys(keep))
+        compiled = None
+        if keep is not None or patterns:
+            compiled = compile_patterns(classes, patterns)
         if isinstance(glossary, str | Path):
             glossary = Glossary.from_file(Path(glossary))
-        return cls(compile_patterns(classes, patterns), glossary, bool(patterns), NAMES in classes)
+        return cls(compiled, glossary, bool(patterns), NAMES in classes)
 
     def split_text(self, text: str) -> list[str | KeptSpan]:
         """Return the kept spans and terms of a text, and the texts between them, in order."""

@@ -18,7 +18,7 @@ from bytenmt.config.fields import Positive, check_values, option, options_of
 from bytenmt.decoding.interface import AUTO, SEARCH_SETTINGS, SPEED_HEADING, SearchOptions
 from bytenmt.errors import DataError, SettingError
 from bytenmt.formality import FORMS, Form
-from bytenmt.sentinels import CLASSES
+from bytenmt.span_classes import CLASSES
 
 if TYPE_CHECKING:  # they import NumPy
     from bytenmt.translation.kept_spans import KeepSpec

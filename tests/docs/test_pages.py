@@ -21,7 +21,7 @@ from bytenmt.cli.main import COMMANDS, main
 from bytenmt.config import schema
 from bytenmt.config.train_section import TrainConfig
 from bytenmt.decoding.model_summary import model_description
-from bytenmt.sentinels import CLASSES
+from bytenmt.span_classes import CLASSES
 from tools import configuration_page
 
 WITH_COMMANDS = [page for page in PAGES if guide_pages.commands(page)]
