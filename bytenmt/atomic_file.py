@@ -17,8 +17,9 @@ SUFFIX = ".tmp"
 def replace_atomically(path: Path) -> Iterator[BinaryIO]:
     """Open a temporary binary file for writing, which replaces `path` when the context ends.
 
-    After an exception it is deleted and `path` stays as it was. Readers see the old file or the
-    complete new one, which is flushed to the disk, so that it survives a power cut. Raises OSError.
+    After an exception the new file is deleted and `path` stays as it was. Readers see the old file
+    or the complete new one, which is flushed to the disk, so that it survives a power cut. Raises
+    OSError.
     """
     written = path.with_name(f".{path.name}.{os.getpid()}{SUFFIX}")
     written.unlink(missing_ok=True)  # left by a killed process with the same id
@@ -41,7 +42,7 @@ def replace_atomically(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_atomically(path: Path, *parts: bytes | memoryview) -> None:
-    """Replace a file by the concatenated parts, see replace_atomically. Raises CheckpointError."""
+    """Replace the file `path` atomically by the concatenated parts. Raises CheckpointError."""
     try:
         with replace_atomically(path) as file:
             for part in parts:

@@ -45,7 +45,7 @@ _BOS = np.uint64(BOS)
 
 @njit
 def mix_bits(z: np.uint64) -> np.uint64:
-    """Compute `mixed` without the increment: mix_bits(x + INCREMENT) equals mixed(x)."""
+    """Return splitmix64's hash of z without its increment: mix_bits(x + INCREMENT) is mixed(x)."""
     z = (z ^ (z >> _30)) * _FIRST_MULTIPLIER
     z = (z ^ (z >> _27)) * _SECOND_MULTIPLIER
     return z ^ (z >> _31)
@@ -53,9 +53,10 @@ def mix_bits(z: np.uint64) -> np.uint64:
 
 @njit
 def mix(key: Any, n: Any) -> Any:
-    """Return the hash of a key, uint64, of the order n.
+    """Return a hash, uint64, whose highest bits are the row of an n-gram in an embedding table.
 
-    The key is an n-gram, or with WORD_ORDER a prefix hash.
+    key: the n bytes as a uint64, the latest lowest; or, with n = WORD_ORDER (9), the hash of the
+    beginning of a word, see extend_prefix.
     """
     h = (key ^ (np.uint64(n) * _PER_ORDER)) * _SPREAD
     return (h ^ (h >> _HALF_BITS)) * _MIX
@@ -65,7 +66,7 @@ def mix(key: Any, n: Any) -> Any:
 def hash_ngram(word: Any, n: Any) -> Any:
     """Return the hash of the last n bytes of a text, n from 1 to 8, as a uint64.
 
-    word: uint64 of the last eight bytes, the latest one in its lowest bits.
+    word: the last eight bytes of the text as a uint64, the latest byte in its lowest bits.
     """
     return mix(word & (~np.uint64(0) >> (_WORD_BITS - _BYTE_BITS * np.uint64(n))), n)
 
@@ -84,15 +85,15 @@ def fold_case(word: Any) -> Any:
 
 @njit
 def without_form(byte: Any) -> Any:
-    """Return a byte, as uint64; BOS for the two that ask for a form of address."""
+    """Return a byte, as uint64, or BOS for 0xC0 and 0xC1, which ask for a form of address."""
     return _BOS if byte in (_INFORMAL, _FORMAL) else byte
 
 
 @njit
 def letter_value(byte: Any) -> Any:
-    """Return what a byte, as uint64, adds to the prefix hash of its word.
+    """Return the term, uint64, that a byte adds to the hash of the word it continues.
 
-    That is byte + 1 with A to Z in lower case, or 0 if it is not part of a word, such as white
+    It is byte + 1 with A to Z in lower case, or 0 if the byte is not part of a word, such as white
     space and punctuation.
     """
     lower = byte | _CASE_BIT
@@ -105,7 +106,7 @@ def letter_value(byte: Any) -> Any:
 
 @njit
 def extend_prefix(prefix: Any, byte: Any) -> Any:
-    """Return the hash of the current word after one more byte, 0 after one that is part of no word.
+    """Return the hash of the current word after one more byte; 0 if the byte is not part of a word.
 
     prefix: the hash of the bytes of the word so far, 0 for none. All are uint64.
     """

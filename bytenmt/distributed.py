@@ -37,10 +37,10 @@ LOST_PROCESS = (
 
 @dataclass(frozen=True)
 class Group:
-    """The processes of a job as one of them sees them; with size 1 no method communicates.
+    """The processes of a training job as one of them sees them; with size 1 no method communicates.
 
     all_reduce, broadcast, on_leader, gather_all and barrier must be called by all processes, in the
-    same order; they raise an error that process_group converts where another process has ended.
+    same order. If another process has ended, process_group turns their error into BytenmtError.
     """
 
     rank: int = 0  # of this process, from 0
@@ -52,19 +52,19 @@ class Group:
         return self.rank == 0
 
     def all_reduce(self, tensor: Tensor) -> None:
-        """Replace a tensor in place by its sum over all processes, which have equal shapes."""
+        """Replace a tensor in place by its sum over all processes; its shape is equal in all."""
         if self.size > 1:
             dist.all_reduce(tensor)
 
     def broadcast(self, value: T) -> T:
-        """Return in all processes the value that the leader passed, which must be picklable."""
+        """Return in all processes the value, picklable, that the leader (rank 0) passed."""
         box = [value]
         if self.size > 1:
             dist.broadcast_object_list(box)
         return box[0]
 
     def on_leader(self, make: Callable[[], T]) -> T:
-        """Call a function in the leader alone and return its result in all processes."""
+        """Call a function in the leader (rank 0) alone; return its result, picklable, in all."""
         return self.broadcast([make()] if self.is_leader else [])[0]
 
     def gather_all(self, value: T) -> list[T]:
@@ -83,7 +83,7 @@ SINGLE_PROCESS = Group()
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the PyTorch device of a name: "cpu", "cuda", or "auto" for a GPU if there is one.
+    """Return the PyTorch device of a name: "cpu", "cuda", or "auto", a GPU if there is one.
 
     The GPU is number LOCAL_RANK of the machine: torchrun gives each process one of its own. Without
     this variable it is the first one. Raises DeviceError where there is none.

@@ -61,7 +61,10 @@ EXTRAS = {  # optional packages by the name that is imported, and the pip extras
 
 
 def missing_package(error: ModuleNotFoundError) -> str:
-    """Return which pip extra installs a missing package; raise the error again if there is none."""
+    """Return a message that says which pip extra of bytenmt installs a package.
+
+    error: of the import that failed; it is raised again if no extra contains the package.
+    """
     extra = extra_of(error)
     if extra is None:
         raise error
@@ -69,7 +72,7 @@ def missing_package(error: ModuleNotFoundError) -> str:
 
 
 def extra_of(error: ModuleNotFoundError) -> str | None:
-    """Return the pip extra that installs a missing package; None for a package of no extra."""
+    """Return the pip extra that installs the package whose import failed; None if none does."""
     return EXTRAS.get(_package_of(error))
 
 

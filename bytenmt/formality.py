@@ -99,14 +99,18 @@ _PLAIN_INFORMAL = (
 
 
 def with_form(source: bytes, form: Form | None) -> bytes:
-    """Return what a model reads to translate a source in a form: the form's byte and the source."""
+    """Prefix a source with the byte by which a model is asked for a form of address.
+
+    form: "informal" (German du), "formal" (German Sie), or None, which adds no byte.
+    """
     return source if form is None else FORM_BYTES[form] + source
 
 
 def shown_form(target: str) -> Form | None:
-    """Return the form of address that a line of German or Korean shows, None for no form or both.
+    """Return the form of address that a line of German or Korean shows: "informal" or "formal".
 
-    A line with Hangul is Korean, any other is read as German, and one with English words has none.
+    None if it shows neither or both. A line with Hangul is read as Korean, any other as German; one
+    with English words shows no form.
     """
     text = re.sub(_CODE, "`", target)
     if re.search(_HANGUL, text):

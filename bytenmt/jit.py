@@ -47,8 +47,8 @@ def njit(function: Function) -> Function:
     """Decorator: compile a function with Numba, releasing the GIL, and cache the machine code on
     disk.
 
-    The cache notices changes of the files that kernel_files returns, so the function may use
-    constants and functions of those only.
+    The cache notices changes of the files that kernel_files (kernel_sources.py) returns for the
+    function's own file, so it may use constants and functions of those files only.
     """
     return _cached(numba.njit(nogil=True)(function), function)
 
@@ -57,7 +57,7 @@ def njit_borrowing(function: Function) -> Function:
     """Decorator like njit for functions that only Python calls, compiled without reference
     counting.
 
-    They can allocate no arrays.
+    They can allocate no arrays, and return only arrays that they were passed.
     """
     return _cached(numba.njit(nogil=True, **BORROWING_OPTIONS)(function), function)
 
@@ -76,7 +76,8 @@ def compiled(function: Function) -> Function:
     """Decorator: compile a function that only other compiled functions call. It must not allocate
     arrays.
 
-    Entry points for Python and C, a third of all compilation, are left out. See BORROWING_OPTIONS.
+    Entry points for Python and C, a third of all compilation time, are left out, and so is
+    reference counting.
     """
     return cast(Function, numba.njit(**INNER_OPTIONS)(function))
 
@@ -84,18 +85,17 @@ def compiled(function: Function) -> Function:
 def inlined(function: Function) -> Function:
     """Decorator like `compiled` that also inlines the function into its callers.
 
-    A call passes every field of every record argument; for work on one row that takes longer than
-    the work.
+    A call passes every field of every record argument, which takes longer than the work on a row.
     """
     return cast(Function, numba.njit(forceinline=True, **INNER_OPTIONS)(function))
 
 
 @cache
 def cache_folder(file: Path) -> Path | None:
-    """Return the folder for the machine code of a Python file; None if it cannot be written.
+    """Return the folder for the machine code of a Python file's functions.
 
-    It is in $NUMBA_CACHE_DIR, or else in the package's own folder, and may be read-only if the
-    machine code is there.
+    It is in $NUMBA_CACHE_DIR, or else in the package's own folder, and may be read-only if it
+    exists. None if it does not exist and cannot be created.
     """
     place = Path(os.environ.get(CACHE_VARIABLE) or PACKAGE / "__pycache__") / "bytenmt"
     with suppress(OSError):  # a source inside an archive, or no permission
@@ -151,8 +151,10 @@ class _KernelCache(FunctionCache):
 
 
 def is_stored(dispatcher: Any) -> bool:
-    """Return whether machine code of a decorated function is on disk for this machine's
-    instructions."""
+    """Return whether machine code of a function is on disk for the instruction set of this CPU.
+
+    dispatcher: the function as a decorator of this module returned it.
+    """
     here = cpu_target.target_context.codegen().magic_tuple()
     index: Any = getattr(dispatcher._cache, "_cache_file", None)  # None where nothing can be stored
     return index is not None and any(key[1] == here for key in index._load_index())

@@ -36,9 +36,9 @@ ENGINE_FILES = (
 
 
 def kernel_files(file: Path) -> list[Path]:
-    """Return the files, sorted, that compiled functions of a Python file may use.
+    """Return the Python files, sorted, that the compiled functions of `file` may use.
 
-    A change of any of them invalidates their machine code.
+    A change of any of these files invalidates the functions' machine code.
     """
     near: list[Path] = []
     if PACKAGE / "decoding" in file.parents:
@@ -61,7 +61,7 @@ def _leaf_files() -> list[Path]:
 
 
 def byte_digest(files: list[Path]) -> str:
-    """Return a hash (64 hex digits) of files, byte for byte. Raises OSError."""
+    """Return a hash (64 hex digits) of the names and bytes of files. Raises OSError."""
     whole = sha256()
     for file in files:
         whole.update(f"\0{file.name}\0".encode() + file.read_bytes())
@@ -69,7 +69,7 @@ def byte_digest(files: list[Path]) -> str:
 
 
 def syntax_digest(files: list[Path]) -> str:
-    """Return a hash (64 hex digits) of what Python files say, without comments and docstrings.
+    """Return a hash (64 hex digits) of the code of Python files, without comments and docstrings.
 
     It is the same in every version of Python that can read them. Raises OSError, SyntaxError.
     """

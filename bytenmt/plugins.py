@@ -42,10 +42,10 @@ SCHEDULES: dict[str, Callable[[Any, Any], float]] = {}
 
 
 class Metric(NamedTuple):
-    """A measure of translations, by which training selects weights and `evaluate` compares.
+    """A measure of translations, by which training selects weights and `evaluate` compares models.
 
-    The value of a text is `combine` of the numbers of its lines. The paired test resamples these
-    numbers, so that a costly metric visits each line once.
+    The value of a text is `combine` of the numbers of its lines (line_values). The paired
+    significance test resamples these numbers, so that a costly metric visits each line once.
     """
 
     name: str  # for people, in tables
@@ -58,7 +58,7 @@ class Metric(NamedTuple):
     template: str = "{:.2f}"  # how a value is printed
 
     def is_better(self, value: float, best: float | None) -> bool:
-        """Return whether a value is better than the best so far, None for none; NaN never is."""
+        """Return whether value is better than best, which may be None (none yet); NaN never is."""
         if best is None:
             return not math.isnan(value)
         return value > best if self.is_higher_better else value < best
@@ -70,10 +70,10 @@ METRICS: dict[str, Metric] = {}
 
 
 def load_plugins(files: Iterable[str] = ()) -> None:
-    """Import plugins, each a Python file, and those that the parent process has imported.
+    """Import the plugins of a user, and before them those that the parent process has imported.
 
-    Child processes import them as well. A plugin that has been imported is not imported again.
-    Raises BytenmtError, in one line, for one that is missing or cannot be imported.
+    files: paths of Python files. Child processes that load plugins import the same ones. A plugin
+    is imported only once. Raises BytenmtError for one that is missing or cannot be imported.
     """
     inherited = os.environ.get(ENVIRONMENT, "").splitlines()
     paths = dict.fromkeys([*inherited, *(str(Path(file).resolve()) for file in files)])

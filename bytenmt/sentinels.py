@@ -41,9 +41,9 @@ _VOID = frozenset(
 
 
 class Code(NamedTuple):
-    """An inline code of a document, such as a tag, which a translation keeps unchanged."""
+    """An inline code of a document, such as an HTML tag, which a translation keeps unchanged."""
 
-    text: str  # the code as the document has it; the model sees a sentinel instead
+    text: str  # as the document has it; the model sees a sentinel byte, 0xF5 to 0xFC
     # A number that an opening and its closing code share; -1 for a code that stands alone.
     pair: int = -1
     opens: bool = False  # whether it is the opening one of a pair
@@ -60,9 +60,11 @@ class Span(NamedTuple):
 def compile_patterns(
     classes: tuple[str, ...] = CLASSES, own: tuple[str, ...] = ()
 ) -> tuple[re.Pattern[str], ...]:
-    """Compile the regular expressions of what a translation keeps: those of some CLASSES of spans,
-    such as "urls", and `own`, patterns of the user. Raises SettingError for an unknown class or a
-    wrong pattern."""
+    """Compile regular expressions of the spans that a translation keeps unchanged.
+
+    classes: names of built-in classes of spans, such as "urls"; own: patterns of the user. Raises
+    SettingError for an unknown class, or a pattern that is invalid or matches the empty text.
+    """
     patterns = []
     for name in classes:
         if name not in PATTERNS:
@@ -82,7 +84,10 @@ def compile_patterns(
 
 
 def find_spans(text: str, patterns: Sequence[re.Pattern[str]] | None = None) -> list[Span]:
-    """Return the spans that match a pattern, None: one of all CLASSES; see drop_overlaps."""
+    """Return the spans of a text that match a pattern, in their order. None: of any class.
+
+    Of overlapping matches the longest is kept, of equally long ones the earliest.
+    """
     if patterns is None:
         patterns = _triggered_patterns(text)
     matches = {match.span() for pattern in patterns for match in pattern.finditer(text)}
@@ -98,7 +103,7 @@ def _triggered_patterns(text: str) -> list[re.Pattern[str]]:
 
 
 def drop_overlaps(matches: Iterable[tuple[int, int]]) -> list[Span]:
-    """Reduce (begin, end) pairs to spans that do not overlap, in the order of the text.
+    """Reduce (begin, end) pairs, offsets in a text, to spans that do not overlap, in their order.
 
     Of overlapping pairs the longest is taken, of equally long ones the earliest; empty ones are
     left out.
@@ -116,7 +121,7 @@ def drop_overlaps(matches: Iterable[tuple[int, int]]) -> list[Span]:
 
 
 def replace_spans(text: str, changes: Iterable[tuple[Span, str]]) -> str:
-    """Return a text in which the string beside each span replaces it; spans must not overlap."""
+    """Replace each span of a text by the string paired with it; spans must not overlap."""
     parts, end = list[str](), 0
     for span, new in sorted(changes):
         parts += [text[end : span.begin], new]
@@ -125,7 +130,7 @@ def replace_spans(text: str, changes: Iterable[tuple[Span, str]]) -> str:
 
 
 def merge_adjacent(spans: Sequence[Span]) -> list[Span]:
-    """Join spans that touch, one ending where the next begins; they are in the text's order."""
+    """Join spans of which one ends where the next begins; spans: in the order of the text."""
     merged: list[Span] = []
     for span in spans:
         if merged and merged[-1].end == span.begin:
@@ -136,27 +141,33 @@ def merge_adjacent(spans: Sequence[Span]) -> list[Span]:
 
 
 def sentinel_char(number: int) -> str:
-    """Return sentinel `number`, from 0 to N_SENTINELS - 1, as a str of one lone surrogate."""
+    """Return a sentinel, which stands for a kept span in a text, as a str of one lone surrogate.
+
+    number: from 0 to 7. to_bytes encodes the character as the byte 0xF5 + number.
+    """
     return chr(0xDC00 + FIRST_SENTINEL + number)
 
 
 def to_bytes(text: str) -> bytes:
-    """Encode a text as UTF-8; its sentinels, lone surrogates, become the bytes 0xF5 to 0xFC."""
+    """Encode a text as UTF-8, and sentinels, its lone surrogates, as the bytes 0xF5 to 0xFC."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def to_text(data: bytes) -> str:
-    """Decode UTF-8 and sentinels, as to_bytes encodes; other bytes become lone surrogates, too."""
+    """Decode UTF-8, in which sentinels (0xF5 to 0xFC) and invalid bytes become lone surrogates."""
     return data.decode("utf-8", "surrogateescape")
 
 
 def has_sentinels(data: bytes) -> bool:
-    """Return whether any byte is a sentinel."""
+    """Return whether any byte is a sentinel, 0xF5 to 0xFC, which stands for a kept span."""
     return len(data) != len(data.translate(None, SENTINELS))
 
 
 def pair_tags(spans: Sequence[str]) -> dict[int, int]:
-    """Map the index of each closing HTML tag in a list of spans to that of its opening one."""
+    """Map the index of each closing HTML tag in a list of strings to that of its opening tag.
+
+    Strings that are not tags and tags without a partner are not in the mapping.
+    """
     return match_pairs(
         None
         if tag is None or tag[3] or (tag[2] or "").lower() in _VOID
@@ -166,7 +177,7 @@ def pair_tags(spans: Sequence[str]) -> dict[int, int]:
 
 
 def match_pairs(tags: Iterable[tuple[str, bool] | None]) -> dict[int, int]:
-    """Match opening and closing tags: map the index of each closing one to that of its opening one.
+    """Match opening and closing tags: map the index of each closing tag to that of its opening tag.
 
     tags: the name of each, and whether it opens an element; None where it is not a tag of a pair. A
     closing tag closes the innermost open element of its name; elements inside that are still open

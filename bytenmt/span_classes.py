@@ -25,17 +25,17 @@ PATTERNS_VERSION = len(PATTERNS_DIGESTS)
 
 
 class SpanClass(NamedTuple):
-    """A class of spans, such as addresses on the web, which `--keep` knows by its name."""
+    """A class of spans of a text that a translation keeps unchanged, such as web addresses."""
 
-    name: str
-    # What it keeps, as the row of docs/constraints.md says it.
+    name: str  # as the option --keep takes it
+    # The spans that it keeps, for the table of docs/constraints.md.
     description: str
     # A cheap regular expression that matches in every text in which one of the patterns does.
     trigger: str
     # Regular expressions. Possessive quantifiers (*+, ++, ?+) keep the time of a search
     # proportional to the text.
     patterns: tuple[str, ...]
-    # Sample texts, at least two: what all classes together keep in them stands in ⟦ and ⟧.
+    # Sample texts, at least two; the spans that all classes together keep stand in ⟦ and ⟧.
     kept: tuple[str, ...]
     # Sample texts in which no class keeps anything.
     not_kept: tuple[str, ...]
@@ -376,6 +376,6 @@ CLASSES = (*(spans.name for spans in SPAN_CLASSES), NAMES)
 
 
 def digest_of_patterns() -> str:
-    """Return a digest of the patterns of all classes, for PATTERNS_DIGESTS."""
+    """Return a hash (16 hex digits) of the regular expressions of all classes of spans."""
     patterns = [pattern for spans in SPAN_CLASSES for pattern in spans.patterns]
     return hashlib.sha256("\n".join(patterns).encode()).hexdigest()[:16]

@@ -15,7 +15,7 @@ SECOND_MULTIPLIER = 0x94D049BB133111EB
 
 
 def mixed(x: int) -> int:
-    """Return splitmix64's output for the state x; both are 64-bit unsigned integers."""
+    """Return splitmix64's pseudo-random output for the state x; both are 64-bit unsigned."""
     x = (x + GOLDEN_INCREMENT) & WORD_MASK
     x = ((x ^ (x >> 30)) * FIRST_MULTIPLIER) & WORD_MASK
     x = ((x ^ (x >> 27)) * SECOND_MULTIPLIER) & WORD_MASK
@@ -25,7 +25,7 @@ def mixed(x: int) -> int:
 def draw_key(seed: int, number: int, text: int) -> int:
     """Return the random key, 64 bits unsigned, from which all bytes of one sampled text are drawn.
 
-    number: of the request; text: of the sample among those of the request.
+    number: that of the request, a sentence to decode; text: index of the sample of that request.
     """
     return mixed(mixed(mixed(seed) + number) + text)
 

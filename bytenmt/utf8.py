@@ -79,12 +79,11 @@ UTF8_NEXT, UTF8_COST = _build_tables()
 
 
 def decoding_cost(line_ends: bool) -> npt.NDArray[np.uint8]:
-    """Return a copy of UTF8_COST that forbids control characters (C0, DEL, C1).
+    """Return a copy of UTF8_COST, (N_STATES, N_IDS) uint8, that forbids control characters.
 
-    It is (N_STATES, N_IDS) uint8.
-    UTF8_COST[state, byte] is the number of bytes that finish the character which `byte` begins or
-    continues. TAB is allowed and, if `line_ends`, LF and CR: a terminal takes the others for
-    commands.
+    UTF8_COST[state, byte] is the number of bytes, `byte` included, that finish its character in a
+    state of the UTF-8 automaton; 255: the byte is forbidden. C0, DEL and C1 characters, which a
+    terminal takes for commands, become forbidden, but TAB and, if `line_ends`, LF and CR.
     """
     cost = UTF8_COST.copy()
     kept = {TAB}
@@ -100,8 +99,8 @@ def allowed_bytes(endless: bool) -> npt.NDArray[np.bool_]:
 
     It is (LONGEST_CHARACTER + 1, N_STATES, N_IDS) bool. The first axis is the number of bytes that
     the text may still have, its last index also stands for more; the second is the state of the
-    automaton. Control characters are forbidden, see decoding_cost. endless: allow line ends, and
-    EOS only where no byte is left, for a language model that fills its length.
+    UTF-8 automaton; the third is the byte. Control characters but TAB are forbidden. endless: allow
+    line ends, and EOS only where no byte is left, for a language model that fills its length.
     """
     room = np.arange(LONGEST_CHARACTER + 1, dtype=np.uint8)[:, None, None]
     allowed: npt.NDArray[np.bool_] = decoding_cost(line_ends=endless) <= room
@@ -123,14 +122,14 @@ def first_invalid(data: bytes) -> int:
 
 
 def repair(data: bytes) -> bytes:
-    """Replace invalid UTF-8 by U+FFFD, as Python's error handler 'replace' does."""
+    """Replace invalid UTF-8 in data by U+FFFD, as Python's error handler 'replace' does."""
     return data.decode("utf-8", "replace").encode("utf-8")
 
 
 def whole_characters(data: bytes) -> bytes:
-    """Remove an incomplete character from the end of UTF-8.
+    """Return data without an incomplete UTF-8 character at its end.
 
-    Bytes above 0xF4 (sentinels) are complete.
+    Bytes above 0xF4 (sentinels, which stand for kept spans) are complete.
     """
     for back in range(1, min(LONGEST_CHARACTER - 1, len(data)) + 1):
         byte = data[-back]

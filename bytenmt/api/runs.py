@@ -40,7 +40,7 @@ Texts = Name | Iterable[str]  # a file's name, or the lines themselves
 
 
 class Evaluation(NamedTuple):
-    """The result of Run.evaluate."""
+    """The translations of a text and their scores, which Run.evaluate returns."""
 
     scores: TextScores  # chrF, BLEU and exact match of the translations
     bits_per_byte: float  # of the references given their sources, EOS included
@@ -77,14 +77,15 @@ class Run:
 
     @property
     def config(self) -> Config:
-        """Return the configuration that it was trained with. Raises CheckpointError."""
+        """The configuration that the run was trained with. Raises CheckpointError."""
         return read_config(self.path)
 
     def metrics(self) -> list[Mapping[str, Any]]:
         """Return the records that training has logged, oldest first.
 
-        Each has its update and seconds, and the measurements of that moment: train_bits_per_byte,
-        valid_bits_per_byte, valid_chrf and others. Raises CheckpointError where there are none.
+        Each has the number of its update, the seconds so far, and measurements of that moment:
+        train_bits_per_byte, valid_bits_per_byte, valid_chrf and others. Raises CheckpointError if
+        there are none.
         """
         records = read_metrics(self.path)
         if not records:
@@ -114,8 +115,8 @@ class Run:
     ) -> npt.NDArray[np.float64]:
         """Return the natural log-probability of each byte of a target, and last that of EOS.
 
-        Each byte is given its source and the bytes before it. The result has shape (bytes of the
-        target + 1,), in float64. engine: as in log_probabilities.
+        Each byte is given the source and the bytes before it. The result has shape (bytes of the
+        target + 1,). engine: the arguments engine, device and threads of Translator.load.
         """
         source_line = encode_line(source, "the source")
         target_line = encode_line(target, "the target") + bytes([EOS])
@@ -128,10 +129,11 @@ class Run:
     ) -> dict[int, npt.NDArray[np.float32]]:
         """Return the attention weights between a source and a given target.
 
-        The keys are the numbers, from 1, of the decoder layers that attend to the source. They are
-        (bytes of the target, bytes of the source + 1): how much the prediction of each byte attends
-        to each source byte and to EOS. Raises SettingError for a model without attention or an
-        empty target.
+        The keys are the numbers, from 1, of the decoder layers that attend to the source. The
+        values are (bytes of the target, bytes of the source + 1): how much the prediction of each
+        byte attends to each source byte and to EOS. engine: the arguments engine, device and
+        threads of Translator.load. Raises SettingError for a model without attention or an empty
+        target.
         """
         scorers = self._runtime(FP32 | engine).make_attention_scorers()
         pair = encode_line(source, "the source"), encode_line(target, "the target")
@@ -154,8 +156,8 @@ class Run:
         """Translate lines and score the translations against references.
 
         sources, references: lines, or the name of a file of lines, equally many; tokenize:
-        sacreBLEU's name of BLEU's tokenizer; options: of Translator.load, with the settings of the
-        search.
+        sacreBLEU's name of BLEU's tokenizer; options: keyword arguments of Translator.load, such as
+        beam or device.
         """
         corpus = _corpus(sources, references)
         if corpus.src is None or not len(corpus):
@@ -173,21 +175,21 @@ class Run:
         return Evaluation(text_scores(texts, truth, tokenize), bits, texts)
 
     def surprisal(self, text: str | bytes, **engine: Any) -> Surprisal:
-        """Return what each byte of a text costs a language model given all bytes before it.
+        """Return -log2 p of each byte of a text, by a language model, given all bytes before it.
 
-        Three arrays: the bytes, their -log2 p, and their ranks among the 256 possible bytes, 0 for
-        the likeliest. engine: the keyword arguments engine, device, precision and threads of
-        Translator.load.
+        The result has three arrays (n,): `data`, the bytes; `bits`, their -log2 p; and `rank`,
+        their ranks among the 256 possible bytes, 0 for the likeliest. engine: the keyword arguments
+        engine, device, precision and threads of Translator.load.
         """
         data = text.encode() if isinstance(text, str) else text
         scorer = self._runtime(engine, has_source=False).make_scorer()
         return Surprisal.concatenate([NO_BYTES, *stream_surprisal(scorer, [data])])
 
     def generate(self, prompt: AnyStr, n_bytes: int = 1000, **options: Any) -> AnyStr:
-        """Sample from a language model: return the prompt and at most n_bytes more, in characters.
+        """Sample from a language model: return the prompt and at most n_bytes of further text.
 
-        options: temperature, top_k, top_p and seed, and the engine as in surprisal. A str gives a
-        str, bytes give bytes.
+        The text ends with a whole character. options: temperature, top_k, top_p and seed, and the
+        engine as in surprisal. A prompt of str gives a str, one of bytes gives bytes.
         """
         engine, sampling = _split(options, ENGINE_SETTINGS)
         data = prompt.encode() if isinstance(prompt, str) else prompt
@@ -225,13 +227,13 @@ class TrainingArguments:
     valid_text: Name | None = None
     weights: Sequence[float] = ()  # how often each training corpus is read in an epoch; empty: once
     arch: str | None = None  # the model to begin with, see `bytenmt info`
-    preset: str | None = None
+    preset: str | None = None  # size of the model and training settings, such as "small"
     config: Name | None = None  # a TOML file of configuration keys
     settings: Mapping[str, Any] | Iterable[str] = ()  # keys and values, or texts `key=value`
     init_from: Name | None = None  # a run or weights file whose weights a new run begins with
     resume: bool = False  # continue the run from its checkpoint, by default with its own texts
-    device: str = AUTO
-    threads: int | None = None
+    device: str = AUTO  # "cpu" or "cuda"; AUTO: the GPU if there is one
+    threads: int | None = None  # CPU threads; None: chosen by the number of cores
     # Called with each record of metrics.jsonl.
     on_metrics: Callable[[Mapping[str, float | str]], None] | None = None
     reporter: Reporter = SILENT  # shows messages and progress

@@ -32,8 +32,8 @@ class Model(nn.Module, ABC, Generic[M, S]):
     In shapes: n sentences, rows = n * beam (one a hypothesis), s source bytes, t target bytes; an
     id is a byte. M is the type of the memory, which `encode` returns, S that of the decoder's
     state. Without a source (src (n, 0)) the memory has length 0 and its context is zero: the model
-    is a byte language model. One whose configuration has no source has neither encoder nor
-    attention, and takes none.
+    is a byte language model. A model that is configured with source = false has neither encoder
+    nor attention, and must be given no source.
     """
 
     config: ModelSection
@@ -44,15 +44,16 @@ class Model(nn.Module, ABC, Generic[M, S]):
     def encode(self, src: Tensor, src_len: Tensor) -> M:
         """Run the encoder; return the memory that the decoder reads.
 
-        The memory consists of tensors with a row for each sentence. src (n, s) uint8: sources with
-        EOS, then padding; src_len (n,) int64: their bytes, EOS included.
+        The memory consists of tensors with a row for each sentence. src (n, s) uint8: the bytes of
+        each source, EOS, then padding; src_len (n,) int64: lengths in bytes, EOS included.
         """
 
     @abstractmethod
     def start(self, memory: M, beam: int = 1) -> S:
         """Return the decoder's state before the first target byte.
 
-        It has n * beam rows; the `beam` rows of a sentence are adjacent.
+        memory: of n sentences, as encode returns it; beam: the number of hypotheses of a sentence.
+        The state has n * beam rows; the `beam` rows of a sentence are adjacent.
         """
 
     @abstractmethod
@@ -68,9 +69,9 @@ class Model(nn.Module, ABC, Generic[M, S]):
         """Return the state in which row i continues row parents[i], as beam search chooses
         hypotheses.
 
-        parents (rows,) int64, each a row of the same sentence. Parts of the state of type Rings are
-        not copied: its Clock tells which row's ring holds a column. Raises TypeError for a state
-        that has only one of the two.
+        parents (rows,) int64, each a row of the same sentence. Parts of the state of type Rings
+        (cyclic caches of past columns) are not copied: its Clock tells which row's ring holds a
+        column. Raises TypeError for a state that has only one of the two.
         """
 
         def reordered(part: Any) -> Any:
@@ -96,24 +97,27 @@ class AttentiveModel(Model[M, S]):
     """Base class of models with attention, which can return its weights by `forward_aligned`."""
 
     def forward(self, tgt: Tensor, memory: M, state: S) -> tuple[Tensor, S]:
-        """Do what Model.forward says, by forward_aligned without its weights."""
+        """Read tgt (rows, t); return logits (rows, t, 256) and the new state; see Model.forward."""
         return self.forward_aligned(tgt, memory, state)[:2]
 
     @abstractmethod
     def forward_aligned(
         self, tgt: Tensor, memory: M, state: S
     ) -> tuple[Tensor, S, dict[int, Tensor]]:
-        """Do what Model.forward does, and also return attention weights.
+        """Read t target bytes; return logits, the new state and attention weights.
 
-        They are those of each decoder layer that has attention, by the layer's number from 1.
-        Weights (rows, t, s): how much the prediction after each byte attends to each source byte,
-        EOS included, in the order of the source; 0 at padding. Without a source s is 0, or the dict
-        is empty.
+        All but the weights is as in Model.forward, with tgt (rows, t). The dict maps the number,
+        from 1, of each decoder layer that has attention to its weights (rows, t, s): how much the
+        prediction after each byte attends to each source byte, EOS included, in the order of the
+        source; 0 at padding. Without a source s is 0, or the dict is empty.
         """
 
 
 def byte_embedding(config: ModelSection, std: float = 0.1) -> ByteEmbedding:
-    """Build a configured byte embedding, with n-gram tables; std: of its 256 initial vectors."""
+    """Build the byte embedding of a model, with the tables of hashed n-grams that it configures.
+
+    std: standard deviation of the initial vectors of the 256 bytes.
+    """
     d = config.d_embedding
     tables = None
     if config.ngrams:
@@ -129,10 +133,10 @@ def logits_to_log_p(logits: Tensor) -> Tensor:
 
 
 def pick_bytes(values: Tensor, ids: Tensor) -> Tensor:
-    """Pick the value of one byte, ids (rows, t), at each position of values (rows, t, 256)."""
+    """Return values[i, j, ids[i, j]], (rows, t), of values (rows, t, 256), ids (rows, t) bytes."""
     return values.gather(2, ids.long()[:, :, None])[:, :, 0]
 
 
 def module_list(modules: Iterable[T]) -> Sequence[T]:
-    """Return an nn.ModuleList of the modules, for type checkers a sequence of their class."""
+    """Return an nn.ModuleList of the modules, typed as a sequence of their class."""
     return cast(Sequence[T], nn.ModuleList(modules))

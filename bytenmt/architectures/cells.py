@@ -21,9 +21,10 @@ Reset = Literal["before", "after"]  # the product with the state, where a GRU re
 class CellOptions(NamedTuple):
     """The options of a stack of recurrent layers. A cell without a reset gate ignores them."""
 
-    # whether the reset gate acts before or after the product with the state
+    # whether the reset gate multiplies the state before its product with the recurrent matrix, or
+    # that product
     reset: Reset = "before"
-    # how many of the last inputs of the lowest layer the reset gate also multiplies
+    # number of the lowest layer's last inputs whose product the reset gate multiplies, too
     d_inside: int = 0
 
 
@@ -33,7 +34,7 @@ DEFAULT_OPTIONS = CellOptions()
 class Cell(NamedTuple):
     """A kind of recurrent layer: GRU, LSTM and so on."""
 
-    # the vectors (d_hidden,) in the state of a layer: the output h, then the others
+    # number of vectors (d_hidden,) in the state of a layer: the output h, then the others
     n_parts: int
     # builds the module from d_input, d_hidden and options
     build_layer: Callable[[int, int, CellOptions], RecurrentLayer]
@@ -91,7 +92,10 @@ CELLS: dict[CellName, Cell] = {
 def recurrent_layers(
     cell: Cell, depth: int, d_input: int, d_hidden: int, options: CellOptions = DEFAULT_OPTIONS
 ) -> Sequence[RecurrentLayer]:
-    """Build a stack of recurrent layers, an nn.ModuleList, the lowest layer first."""
+    """Build a stack of `depth` recurrent layers, an nn.ModuleList, the lowest layer first.
+
+    d_input: width of the lowest layer's input; d_hidden: width of every layer's output.
+    """
     from torch import nn
 
     layers: list[RecurrentLayer] = []
@@ -111,11 +115,12 @@ def write_recurrent_layers(
     width: int,
     options: CellOptions = DEFAULT_OPTIONS,
 ) -> tuple[Register, list[Register]]:
-    """Write a stack of recurrent layers over input x; return the top layer's h and all states.
+    """Write the instructions of a stack of recurrent layers; return the top layer's h, all states.
 
-    The states are the registers of h of each layer, then of the second vector of each, such as an
-    LSTM's c. In a decode step they are the decoder's states 0, 1 and so on. name: prefix of the
-    parameters; depth: the number of layers; width: numbers in each vector.
+    step: writer of a program of the CPU engine; x: register of the input; name: prefix of the
+    parameters; depth: the number of layers; width: numbers in each vector. The states are the
+    registers of h of each layer, then of the second vector of each, such as an LSTM's c. In a
+    decode step they are the decoder's states 0, 1 and so on.
     """
     layers = []
     for layer in range(depth):

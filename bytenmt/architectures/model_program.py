@@ -25,16 +25,16 @@ class RingSize(NamedTuple):
 class SourceOrder(NamedTuple):
     """The order and length in which the encoder reads a source."""
 
-    reverse: bool = False  # its bytes from the last to the first, EOS last all the same
+    reverse: bool = False  # bytes are read from the last to the first; EOS stays last
     # ByteNet's (a, b): a source of s bytes, EOS counted, has ceil(a s + b) columns, and EOS is read
     # past its end; None in other architectures
     unfolding: tuple[float, float] | None = None
 
 
 class ModelProgram(NamedTuple):
-    """A model's two programs for the CPU engine, and the sizes of their arrays.
+    """A model's two programs (lists of instructions) for the CPU engine, and their arrays' sizes.
 
-    The memory is what the encoder leaves for the decoder. A column is a position of the source;
+    The memory is the encoder's output that the decoder reads. A column is a position of the source;
     widths are numbers of floats.
     """
 
@@ -60,16 +60,17 @@ class ModelProgram(NamedTuple):
 
     @property
     def is_reversed(self) -> bool:
-        """True if the memory has the columns of the source, but for EOS, in reverse order."""
+        """True if the encoder's output has the source's bytes in reverse order, with EOS last."""
         is_turned = self.encode.select(Op.KEEP)[:, Field.M].any()  # by the encoder
         return self.source.reverse and not is_turned
 
 
 class ModelWriter:
-    """Writes both programs of a model, and has `weights` pack the parameters that they read.
+    """Writes a model's two programs, lists of instructions, for the CPU engine.
 
-    An architecture's write_program gets one: it writes all of the encoder with `encode`, a Writer,
-    then the decode step with the Writer that begin_step returns.
+    weights: collects the parameters that they read. An architecture's write_program gets a
+    ModelWriter: it writes all of the encoder with `encode`, a Writer, then the decode step (one
+    target byte of each hypothesis) with the Writer that begin_step returns.
     """
 
     def __init__(self, config: ModelSection, weights: WeightSink) -> None:
@@ -82,7 +83,7 @@ class ModelWriter:
         self.encode = Writer(weights, is_encoder=True)
 
     def embed(self, writer: Writer, d: Register) -> None:
-        """Write instructions that set register d to the byte's embedding, n-grams included."""
+        """Write instructions to `writer` that set register d to the embedding of the byte read."""
         config = self._config
         writer.emit(Op.EMBED, d, w=self._table)
         if config.ngrams:
@@ -95,7 +96,7 @@ class ModelWriter:
             writer.emit(Op.NGRAMS, d, w=self._ngram_tables, m=orders, k=k)
 
     def begin_step(self) -> Writer:
-        """Return the Writer of the decode step; call it once, after the encoder is written."""
+        """Return the Writer of the decode step's program; call it once the encoder is written."""
         self._first_step_byte = self._weights.n_bytes
         self._step = Writer(self._weights)
         return self._step
@@ -103,7 +104,7 @@ class ModelWriter:
     def output(self, x: Register, *, bias: bool = True) -> Register:
         """Write the decode step's output layer; return the register of its 256 logits.
 
-        x: the decoder's last layer. bias: whether the module, an OutputLayer, has a bias.
+        x: register of the last layer's output; bias: whether the output layer has a bias.
         """
         logits = self._step.register(N_IDS)
         bias_name = "decoder.output.bias" if bias else None
@@ -111,7 +112,10 @@ class ModelWriter:
         return logits
 
     def program(self, logits: Register, **sizes: Any) -> ModelProgram:
-        """Return the finished programs; sizes: the fields of ModelProgram from `states` on."""
+        """Return both programs, when all is written.
+
+        logits: register that `output` returned; sizes: ModelProgram's fields from `states` on.
+        """
         return ModelProgram(
             self.encode.program(), self._step.program(), logits, self._first_step_byte, **sizes
         )

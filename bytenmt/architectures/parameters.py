@@ -24,7 +24,7 @@ TABLES = (TABLE, "positions.weight")
 
 
 def parameter_shapes(config: ModelSection) -> Shapes:
-    """Map the name of each parameter of a model, the first one if shared, to its shape.
+    """Map the name of each parameter of a model to its shape; a shared one has its first name only.
 
     >>> from bytenmt.config.schema import load_config
     >>> shapes = parameter_shapes(load_config("bytenet", "small", []).model)
@@ -42,7 +42,10 @@ def parameter_shapes(config: ModelSection) -> Shapes:
 
 
 def model_program(config: ModelSection) -> ModelProgram | None:
-    """Return a model's programs, with offsets of float32 weights; None if it has none."""
+    """Return a model's programs for the CPU engine, None if its architecture has none.
+
+    Their offsets into the packed weights are those of float32 weights.
+    """
     written = _program_and_shapes(of_config(config), config)
     return None if written is None else written[0]
 
@@ -87,15 +90,15 @@ def state_bytes(program: ModelProgram) -> int:
 
 
 def decoder_weights(config: ModelSection) -> int:
-    """Count the numbers that a decode step reads: the decoder's, without look-up tables."""
+    """Count the weights that a decode step reads: those of the decoder, without look-up tables."""
     return sum(map(math.prod, _decoder_shapes(config)))
 
 
 def step_cost(config: ModelSection, source_bytes: int) -> int:
     """Count the multiply-accumulates of one decode step for one hypothesis.
 
-    These are one for each weight of the decoder's matrices, and those of its program's attentions
-    over source_bytes bytes; without a program only the former.
+    There is one for each weight of the decoder's matrices; attention over a source of source_bytes
+    bytes adds its own, which are counted only if the CPU engine has a program of the model.
     """
     products = sum(math.prod(shape) for shape in _decoder_shapes(config) if len(shape) > 1)
     program = model_program(config)

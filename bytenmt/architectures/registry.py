@@ -51,7 +51,8 @@ class Architecture:
 
     @cached_property
     def write_program(self) -> ProgramWriter | None:
-        """The function (config, ModelWriter) -> ModelProgram for the CPU engine, or None."""
+        """The function (config, ModelWriter) -> ModelProgram, the CPU engine's instructions for a
+        model; None: the CPU engine cannot run the architecture, and PyTorch decodes."""
         if not self.has_program:
             return None
         return cast(ProgramWriter, self._import("program", "write_program"))
@@ -109,7 +110,7 @@ def of_config(config: ModelSection) -> Architecture:
 
 
 def has_program(config: ModelSection) -> bool:
-    """Return whether the CPU engine can run a model, because its architecture writes a program."""
+    """Return whether the CPU engine can run a model: its architecture has a write_program."""
     return of_config(config).write_program is not None
 
 

@@ -34,7 +34,10 @@ class Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
-    """The options of every architecture; a subclass adds its own, its tag is the name."""
+    """Base class of model configurations, with the options that every architecture has.
+
+    A subclass adds its own options; its msgspec tag is the architecture's name.
+    """
 
     d_embedding: Width  # of the byte embedding
     source: bool = True  # false: a byte language model, without an encoder and without attention
@@ -64,7 +67,7 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
 
     @property
     def ngram_reach(self) -> int:
-        """Bytes before a byte that its embedding depends on, one less than the longest n-gram.
+        """Number of earlier bytes on which a byte's embedding depends: the longest n-gram's n - 1.
 
         The table of words, which depends on a word's bytes from its start on, is not counted.
         """
@@ -72,7 +75,7 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
 
     @property
     def n_ngram_rows(self) -> int:
-        """Rows of each table of n-grams, with the default for 0."""
+        """Number of rows of each table of n-grams: ngram_rows, or its default of 8192 for 0."""
         return self.ngram_rows or DEFAULT_NGRAM_ROWS
 
     @property
@@ -101,12 +104,12 @@ def _check_rows(name: str, rows: int) -> None:
 
 
 def architecture(config: ModelSection) -> str:
-    """Return the name of a model's architecture, as --arch takes it."""
+    """Return the name of a model's architecture, such as "bytenet", as --arch takes it."""
     return str(config.__struct_config__.tag)
 
 
 class LayeredSection(ModelSection, frozen=True, kw_only=True):
-    """The options of architectures whose encoder and decoder are stacks of layers."""
+    """Base class of configurations of models whose encoder and decoder are stacks of layers."""
 
     n_layers: Layers = 1  # of the encoder and of the decoder, unless given for one of them
     n_encoder_layers: OwnLayers = 0  # 0: n_layers
@@ -114,41 +117,41 @@ class LayeredSection(ModelSection, frozen=True, kw_only=True):
 
     @property
     def encoder_depth(self) -> int:
-        """Layers of the encoder; 0 without a source."""
+        """Number of layers of the encoder; 0 without a source."""
         return (self.n_encoder_layers or self.n_layers) if self.source else 0
 
     @property
     def decoder_depth(self) -> int:
-        """Layers of the decoder."""
+        """Number of layers of the decoder."""
         return self.n_decoder_layers or self.n_layers
 
 
 class StackedSection(LayeredSection, frozen=True, kw_only=True):
-    """The options of architectures that are stacks of recurrent layers."""
+    """Base class of configurations of models that are stacks of recurrent layers."""
 
     d_hidden: Width  # units of each layer
 
     @property
     def recurrent_cell(self) -> Cell:
-        """The cell of the layers of encoder and decoder."""
+        """The kind of recurrent layer (GRU or LSTM) in encoder and decoder; an LSTM by default."""
         return CELLS["lstm"]
 
     @property
     def n_states(self) -> int:
-        """Vectors (d_hidden,) in the state of the decoder, all layers together."""
+        """Number of vectors (d_hidden,) in the state of the decoder, all layers together."""
         return self.recurrent_cell.n_parts * self.decoder_depth
 
     @property
     def n_encoder_states(self) -> int:
-        """Vectors (d_hidden,) in the state of the encoder, all layers together."""
+        """Number of vectors (d_hidden,) in the state of the encoder, all layers together."""
         return self.recurrent_cell.n_parts * self.encoder_depth
 
     def first_states(self, final: Sequence[T]) -> tuple[T, ...]:
-        """Choose the states that the decoder's layers start from: h of each layer, then c of each.
+        """Return the initial states of the decoder's layers: h of each, then (of LSTMs) c of each.
 
-        final: the last states of the encoder's layers, in the same order. The top layers of both
-        correspond, and so on downwards; decoder layers without a counterpart start from the
-        encoder's lowest.
+        final: the last states of the encoder's layers (tensors, registers, …), in the same order.
+        The top layers of both correspond, and so on downwards; decoder layers without a counterpart
+        start from the encoder's lowest layer.
         """
         depth = self.encoder_depth
         below = depth - self.decoder_depth

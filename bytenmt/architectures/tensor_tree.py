@@ -13,7 +13,7 @@ Tree = TypeVar("Tree", bound=tuple[Any, ...])
 
 
 def tensors(tree: NamedTuple | tuple[object, ...]) -> list[Tensor]:
-    """List the tensors of a memory or state, depth first."""
+    """List the tensors of a model's memory or state, a nested tuple of tensors, depth first."""
     leaves: list[Tensor] = []
     for part in tree:
         if isinstance(part, Tensor):
@@ -24,7 +24,10 @@ def tensors(tree: NamedTuple | tuple[object, ...]) -> list[Tensor]:
 
 
 def map_tensors(function: Callable[..., Tensor], *trees: Tree) -> Tree:
-    """Apply a function to the tensors in the same place of each tree; return a tree of results."""
+    """Apply a function to the tensors at the same place of each tree; return a tree of results.
+
+    Trees: nested tuples of tensors, such as a model's memory or state, all of one structure.
+    """
     parts = [
         function(*same) if isinstance(same[0], Tensor) else map_tensors(function, *same)
         for same in zip(*trees, strict=True)
@@ -34,15 +37,18 @@ def map_tensors(function: Callable[..., Tensor], *trees: Tree) -> Tree:
 
 
 def select(tree: Tree, rows: Tensor) -> Tree:
-    """Return a copy of some rows, (k,) int64, of each tensor of a memory or state, in order."""
+    """Copy the rows with the numbers `rows`, (k,) int64, of each tensor of a memory or state.
+
+    tree: a nested tuple of tensors; the result has the same structure, with k rows in each.
+    """
     return map_tensors(lambda part: part[rows], tree)
 
 
 def concatenate(trees: Sequence[Tree]) -> Tree:
-    """Concatenate several memories or states by rows; a copy.
+    """Concatenate memories or states of a model, nested tuples of tensors, by rows; return a copy.
 
-    Where axis 1 differs (columns of the source), the shorter are padded with zeros: every memory
-    knows the length of its sources.
+    Where axis 1 (columns of the source) differs, the shorter ones are padded with zeros, since
+    every memory has the lengths of its sources.
     """
 
     def concatenated(*parts: Tensor) -> Tensor:
@@ -55,8 +61,9 @@ def concatenate(trees: Sequence[Tree]) -> Tree:
 
 
 def place(tree: Tree, rows: Tensor, fresh: Tree) -> None:
-    """Overwrite some rows, (k,) int64, of each tensor of `tree` with the k rows of `fresh`.
+    """Overwrite rows of each tensor of a memory or state in place with the k rows of `fresh`.
 
+    tree, fresh: nested tuples of tensors of one structure; rows (k,) int64: row numbers in `tree`.
     Axis 1 of `fresh` may be shorter; it is padded with zeros.
     """
     for old, new in zip(tensors(tree), tensors(fresh), strict=True):

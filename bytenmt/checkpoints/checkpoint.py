@@ -49,7 +49,7 @@ LOCK = "training.lock"  # in a run folder, while a training writes there
 
 
 class TrainerCheckpoint(NamedTuple):
-    """The contents of trainer.pt, from which a run is resumed; all tensors are on the CPU."""
+    """All that a run is resumed from, the contents of trainer.pt; its tensors are on the CPU."""
 
     update: int  # the number of the update after which it was saved
     weights: dict[str, Tensor]  # those that are being trained, not their moving average
@@ -93,9 +93,10 @@ def save_checkpoint(
 ) -> None:
     """Write last.safetensors, with `best` also best.safetensors, and trainer.pt into a run folder.
 
-    weights: those that are used; trained: those that are being trained, None if they are the same;
-    trainer: what else a resume needs, such as state dicts: tensors, numbers, texts, lists and
-    dictionaries of them; facts: stored with `update`. Raises CheckpointError if the disk is full or
+    update: the number of the last update. weights: tensors that translation uses, such as moving
+    averages; trained: those that are being trained, None if they are the same; trainer: what else a
+    resume needs, such as state dicts: tensors, numbers, texts, lists and dictionaries of them;
+    facts: about the training, stored with `update`. Raises CheckpointError if the disk is full or
     cannot be written to.
     """
     facts = msgspec.structs.replace(facts, update=update)
@@ -118,7 +119,10 @@ def save_checkpoint(
 
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor], config: Config, facts: Facts) -> None:
-    """Write tensors of a model by name as a weights file in float32. Raises CheckpointError."""
+    """Write tensors of a model, by name, as a weights file in float32, with config and facts.
+
+    Raises CheckpointError.
+    """
     arrays = {name: _array(tensor.float()) for name, tensor in tensors.items()}  # also float64's
     write_weights_file(path, without_zero_rows(arrays), config, facts)
 
@@ -170,14 +174,15 @@ def _tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
 
 
 def model_tensors(model: Model[Any, Any]) -> dict[str, Tensor]:
-    """Return a model's parameters by name; unlike state_dict, a shared one once."""
+    """Return a model's parameters by name, without buffers; a shared parameter occurs once."""
     return dict(model.named_parameters())
 
 
 def check_can_be_stored(model: Model[Any, Any], config: ModelSection) -> None:
     """Raise ConfigError, which names a tensor, for a model whose checkpoints could not be read.
 
-    Its module has other parameters than its program reads, or persistent buffers.
+    Its program (the model as a list of instructions, for decoding) must read all parameters of the
+    module, and buffers must not be persistent. config: the model section of its configuration.
     """
     shapes = {name: tuple(tensor.shape) for name, tensor in model_tensors(model).items()}
     wrong = {name for name, _ in shapes.items() ^ parameter_shapes(config).items()}
@@ -190,7 +195,10 @@ def check_can_be_stored(model: Model[Any, Any], config: ModelSection) -> None:
 
 
 def load_weights(model: Model[Any, Any], tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copy tensors by name into a model. Raises CheckpointError if names or shapes differ."""
+    """Copy tensors by name into a model's parameters.
+
+    path: of their file, for messages. Raises CheckpointError if names or shapes differ.
+    """
     parameters = model_tensors(model)
     if _shapes(parameters) != _shapes(tensors):
         raise CheckpointError(f"{path} does not fit the model: it has another architecture or size")
@@ -205,7 +213,10 @@ def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
 
 
 def build_from_weights(contents: StoredWeights, file: Path) -> Model[Any, Any]:
-    """Build a PyTorch model on the CPU, in training mode, from weights. Raises CheckpointError."""
+    """Build a PyTorch model on the CPU, in training mode, from the contents of a weights file.
+
+    file: its path, for messages. Raises CheckpointError where the weights do not fit.
+    """
     model = build_model(contents.config.model)
     load_weights(model, _tensors(contents.arrays), file)
     return model

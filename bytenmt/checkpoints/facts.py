@@ -37,7 +37,7 @@ class Progress(Struct):
     waited: Count = 0  # validations since the best one
     # CPU threads of each process, kept when the run is resumed; 0: not known
     threads: Annotated[int, Meta(ge=0, le=MAX_THREADS)] = 0
-    standstills: Count = 0  # how often the plateau schedule has lowered the learning rate
+    standstills: Count = 0  # validations that were not the best so far, for the plateau schedule
     # the update of the last validation, 0 before the first; None: not known, as in older files
     validated: Count | None = None
 
@@ -69,9 +69,13 @@ RERANKED = "reranked"  # a beam whose hypotheses a model of the opposite directi
 
 
 class DoubtThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The doubts above which a translation is flagged; translation.confidence.doubt_of has them."""
+    """The doubts above which a translation is flagged as unsure or wrong.
 
-    unsure: Amount  # one with more is not sure
+    Doubt is what a translation costs the model in bits, divided by the square root of its bytes;
+    translation.confidence.doubt_of computes it.
+    """
+
+    unsure: Amount  # a translation with more doubt is not sure
     wrong: Amount | None = None  # one with more is wrong; None where doubts do not tell
 
 
@@ -91,9 +95,10 @@ class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
     searches: dict[str, DoubtThresholds] = {}
 
     def of_search(self, beam: int, is_reranked: bool = False) -> DoubtThresholds | None:
-        """Return the thresholds of a search, None if there are none. beam: 1 is greedy search.
+        """Return the thresholds that were measured for a kind of search, None if there are none.
 
-        is_reranked: whether a model of the opposite direction ranks the hypotheses of a beam.
+        beam: the beam size, 1 for greedy search; is_reranked: whether a model of the opposite
+        direction (target to source) ranks the hypotheses of a beam.
         """
         if beam == 1:
             return self.searches.get(GREEDY)
@@ -101,14 +106,14 @@ class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class WordFilter(Struct, frozen=True, kw_only=True):
-    """A set of words as a Bloom filter; translation.source_words reads it."""
+    """A set of words as a Bloom filter, a bit array; translation.source_words.contains reads it."""
 
     bits: Annotated[bytes, Meta(min_length=1, max_length=1 << 24)]  # packed; base64 in the file
     n_words: Count
 
 
 class SourceWords(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The words that the source side of a model's training text has often enough."""
+    """The words that occur at least min_count times in the sources of a model's training text."""
 
     language: str = ""  # code of the source language, such as "de"; empty: not known
     min_count: Count  # occurrences from which on a word is known
@@ -117,7 +122,7 @@ class SourceWords(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Facts about a model that its weights file stores; what is not known is None or empty."""
+    """Facts about a model and its training, stored in its weights file; None or empty: unknown."""
 
     update: Count | None = None  # the update of the training after which the weights were saved
     progress: Progress | None = None  # of the training, from which it can be resumed
@@ -137,13 +142,16 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     patterns: Count | None = None
 
     def without_folders(self) -> Facts:
-        """Return the facts to publish: no folders of training files, no validation files."""
+        """Return a copy to publish: training files without folders, and no validation files."""
         corpora = tuple(files.without_folders() for files in self.corpora)
         texts = tuple(replace(text, path=Path(text.path).name) for text in self.texts)
         return replace(self, corpora=corpora, texts=texts, valid=None, more_valid=())
 
     def for_other_weights(self) -> Facts:
-        """Return the facts for other weights, such as a mean: no update, progress or folders."""
+        """Return a copy for weights that are derived from these, such as a mean of several models.
+
+        It has no update, progress, folders or validation files.
+        """
         return replace(self.without_folders(), update=None, progress=None)
 
 

@@ -41,12 +41,12 @@ def convert(
     flags: FlagThresholds | None = None,
     words: SourceWords | None = None,
 ) -> list[str]:
-    """Write a model, a run folder or a weights file, as a weights file in a precision.
+    """Convert a model to a weights file with matrices in "fp32" or "int8" (precision).
 
-    Of a run folder the best weights are read. precision: "fp32" or "int8", of the matrices. flags:
-    thresholds beyond which translations are flagged, to store instead of the file's; None keeps
-    these. words: that the model knows, likewise. Returns lines of text for the user.
-    Raises BytenmtError without writing anything.
+    run: a run folder, of which the best weights are read, or a weights file; output: the new file.
+    flags: thresholds beyond which translations are flagged; words: words that the model knows; they
+    are stored instead of those in the model's file, which None keeps. Returns lines of text for the
+    user. Raises BytenmtError without writing anything.
     """
     file, contents = read_run(run)
     prepare_output(output, [file, *run.glob("*.safetensors")])
@@ -64,7 +64,10 @@ def convert(
 def write_rounded(
     output: Path, arrays: Mapping[str, Array], config: Config, facts: Facts, precision: str
 ) -> None:
-    """Write float32 weights as a weights file in "fp32" or "int8". Raises CheckpointError."""
+    """Write float32 weights, by name, as a weights file in the precision "fp32" or "int8".
+
+    config, facts: stored in it. Raises CheckpointError.
+    """
     write_weights_file(output, round_arrays(arrays, precision), config, facts, precision)
 
 

@@ -49,7 +49,7 @@ Which = Literal["best", "last"]
 
 
 class StoredWeights(NamedTuple):
-    """The contents of a weights file."""
+    """The contents of a weights file: tensors, configuration, facts of the training, precision."""
 
     # as they are stored, maybe int8; `restore_weights` makes float32 of them
     arrays: dict[str, Array]
@@ -109,12 +109,18 @@ def read_run(path: Path, which: Which = "best") -> tuple[Path, StoredWeights]:
 
 
 def read_config(path: Path) -> Config:
-    """Return the configuration of a weights file, or a folder's last. Raises CheckpointError."""
+    """Return the configuration in a weights file, or in that of the last update in a run folder.
+
+    Raises CheckpointError.
+    """
     return read_header(weights_path(path, "last"))[0]
 
 
 def read_header(file: Path) -> tuple[Config, Facts, str]:
-    """Read the configuration, facts and precision of a weights file. Raises CheckpointError."""
+    """Return the configuration, facts and precision ("fp32" or "int8") in a weights file's header.
+
+    Facts tell about the training, such as its number of pairs. Raises CheckpointError.
+    """
     try:
         with safe_open(file, framework="np") as opened:
             metadata = opened.metadata() or {}
@@ -128,14 +134,21 @@ def read_header(file: Path) -> tuple[Config, Facts, str]:
 
 
 def metadata_of(config: Config, facts: Facts, precision: str = "fp32") -> dict[str, str]:
-    """Return configuration, facts and precision as texts by name: a weights file's metadata."""
+    """Return a weights file's metadata, texts by name: configuration, facts, precision, format.
+
+    facts: about the training; precision: of the matrices, "fp32" or "int8".
+    """
     trees = {"config": config_tree(config), "facts": msgspec.to_builtins(facts, enc_hook=str)}
     texts = {name: json.dumps(tree) for name, tree in trees.items()}
     return {"format": FORMAT, "precision": precision, **texts}
 
 
 def parse_metadata(metadata: Mapping[str, str], file: Path) -> tuple[Config, Facts, str]:
-    """Parse the texts of `metadata_of`. file: for messages. Raises CheckpointError."""
+    """Return the configuration, facts and precision that are in the metadata of a weights file.
+
+    It is the inverse of metadata_of; facts tell about the training. file: its path, for messages.
+    Raises CheckpointError.
+    """
     if metadata.get("format") != FORMAT:
         raise CheckpointError(
             f"{file} does not hold the weights of a model of this version of bytenmt"
@@ -168,10 +181,10 @@ def _read_arrays(file: Path) -> dict[str, Array]:
 def write_weights_file(
     path: Path, arrays: Mapping[str, Array], config: Config, facts: Facts, precision: str = "fp32"
 ) -> None:
-    """Write a weights file from arrays in the form in which they are stored.
+    """Write a weights file: arrays by name, exactly as given, configuration, facts and precision.
 
-    Nothing is converted here, see without_zero_rows and quantize.round_arrays. Equal contents give
-    equal bytes. Raises CheckpointError.
+    The arrays come from without_zero_rows or quantize.round_arrays; precision: of their matrices.
+    Equal contents give equal bytes. Raises CheckpointError.
     """
     data = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
     # The library does not keep the order of metadata: they are written into the header here.
@@ -215,9 +228,9 @@ def without_zero_rows(arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def describe_misfit(arrays: Mapping[str, Array], config: Config, precision: str) -> str | None:
-    """Return what is wrong with the stored tensors of a model; None if nothing is.
+    """Return a message about what is wrong with a model's stored tensors; None if they are right.
 
-    It is the rest of a sentence that begins with the file's name. Names, types and shapes must fit
+    It continues a sentence that begins with the file's name. Names, types and shapes must fit
     the configuration, and all values must be finite. arrays: all tensors of the file by name,
     scales included. precision: of the matrices in it, "fp32" or "int8".
     """
@@ -259,7 +272,10 @@ def _describe_kind(kind: tuple[str, tuple[int, ...]] | None) -> str:
 
 
 def read_search(file: Path) -> SearchDefaults | None:
-    """Read search.json beside a folder's weights file; None without it. Raises CheckpointError."""
+    """Return the search settings in search.json beside a folder's weights file, None without it.
+
+    Raises CheckpointError where it is damaged.
+    """
     path = file.with_name(SEARCH)
     if file.name not in WEIGHTS_FILES or not path.is_file():
         return None
@@ -277,10 +293,10 @@ def has_weights(path: Path) -> bool:
 
 
 def reverse_path(path: Path) -> Path | None:
-    """Return the folder of the opposite model that a model's search.json names; None without one.
+    """Return the folder of the model of the opposite direction that a model's search.json names.
 
-    path: a run folder or a weights file. The folder may be missing. Raises CheckpointError for a
-    damaged search.json.
+    None if it names none; the folder may be missing. path: a run folder or a weights file. Raises
+    CheckpointError for a damaged search.json.
     """
     if not has_weights(path):
         return None
@@ -292,10 +308,10 @@ def reverse_path(path: Path) -> Path | None:
 
 
 def prepare_output(output: Path, inputs: Sequence[Path]) -> None:
-    """Create the folder of a weights file that is to be written.
+    """Check the path of a weights file that is to be written, and create its folder.
 
-    Raises CheckpointError for a name without .safetensors, of an input, or of a model in a run
-    folder.
+    Raises CheckpointError where `output` does not end in .safetensors, is one of the `inputs`, or
+    is a weights file of a training run.
     """
     if not is_weights_file(output):
         raise CheckpointError(f"-o {output}: give a name that ends in .safetensors")

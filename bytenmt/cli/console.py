@@ -24,7 +24,7 @@ LINE_FORMAT = "{desc}{percentage:.0f}%{postfix}, {remaining} left"
 
 
 class Console(Reporter):
-    """A Reporter that prints lines and bars on stderr."""
+    """A Reporter: prints messages and progress bars of long operations on stderr."""
 
     def say(self, line: str) -> None:
         """Print a line on stderr, above a progress bar if there is one."""
@@ -37,7 +37,7 @@ class Console(Reporter):
             print(line, file=sys.stderr, flush=True)
 
     def detail(self, line: str) -> None:
-        """Print a line of details, if the command has -v."""
+        """Print a line of details on stderr, if the command was called with -v."""
         context = click.get_current_context(silent=True)
         if context is not None and context.meta.get(VERBOSE):
             self.say(f"bytenmt: {line}")
@@ -46,10 +46,11 @@ class Console(Reporter):
     def bar(
         self, total: float | None, unit: str, begun: float = 0, what: str = ""
     ) -> Iterator[Bar]:
-        """Show a progress bar on a terminal; arguments as in Reporter.bar.
+        """Show a progress bar on a terminal while the context is open; yield it to advance it.
 
-        A `total` of None shows none. Off a terminal, work without a unit, such as a training,
-        prints a line from time to time.
+        total: the amount of work in units; None: show nothing. unit: "B", " lines", or "" for a
+        share of 1. begun: the amount that is done already. what: the name of the work. Off a
+        terminal, work with the unit "" prints a line from time to time.
         """
         is_terminal = sys.stderr is not None and sys.stderr.isatty()
         if total is None or sys.stderr is None or (unit and not is_terminal):

@@ -21,7 +21,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors of a write that na
 
 
 def stream_of(path: Path | None) -> Path | None:
-    """Return the path of an option, or None for a standard stream: "-", /dev/stdout or None."""
+    """Return a path, or None if it means a standard stream: "-", /dev/stdout or None itself."""
     return None if path in (Path("-"), Path("/dev/stdout")) else path
 
 
@@ -37,10 +37,10 @@ def standard_input() -> BufferedReader:
 
 
 def check_output(output: Path | None, *inputs: Path | None) -> None:
-    """Create the folder of an output file.
+    """Check that an output file can be written, and create its folder.
 
-    None, for a standard stream or no file, is skipped. Raises BytenmtError if the file is a folder
-    or one of the inputs.
+    An output or input of None is skipped: it is a standard stream. Raises BytenmtError if the
+    output is a folder or one of the inputs.
     """
     if output is None:
         return
@@ -96,7 +96,7 @@ def _try_lock(lock: Path, output: Path) -> int | None:
 
 @contextmanager
 def naming(output: object) -> Iterator[None]:
-    """Add the name of an output to an error that says that there is no room for it."""
+    """Add the name of `output` to an OSError of a full disk that is raised inside the context."""
     try:
         yield
     except OSError as error:
@@ -132,14 +132,14 @@ def writer(path: Path | None) -> Iterator[BinaryIO]:
 def resumable_writer(
     path: Path, resume: bool, options: Mapping[str, object]
 ) -> Iterator[tuple[BinaryIO, int]]:
-    """Open .NAME.part, which becomes the file NAME at the end of the context.
+    """Open .NAME.part for writing, which becomes `path`, named NAME, at the end of the context.
 
     Yields the open file and the number of lines that it has already. After an error it stays,
     unless empty, with .NAME.options beside it.
 
     resume: keep the whole lines that an interrupted command has written there; otherwise
         BytenmtError is raised if there are some.
-    options: what shapes the lines; BytenmtError is raised where the interrupted command had others.
+    options: on which the lines depend, by name; BytenmtError is raised if they have changed.
     """
     path = path.resolve()  # a link stays one
     part = path.with_name(f".{path.name}.part")

@@ -23,9 +23,10 @@ from bytenmt.translation.translator import Translator
 
 
 def check_settings(values: Mapping[str, Any]) -> Settings:
-    """Return the checked Settings of the search for options by name; the rest have their defaults.
+    """Return translation settings from option values by name, such as {"beam": 4}.
 
-    Warns of options without effect. Raises BytenmtError for a value that is not allowed.
+    Options that are missing have their defaults. Warns of options without effect. Raises
+    BytenmtError for a value that is not allowed.
     """
     for name in values:
         if name in SAMPLING_SETTINGS and not values.get("sample"):
@@ -34,7 +35,10 @@ def check_settings(values: Mapping[str, Any]) -> Settings:
 
 
 def load_models(runs: Sequence[Path], spec: EngineSpec) -> Runtime:
-    """Load models, several as an ensemble, for the engine `spec`; -v describes them on stderr."""
+    """Load run folders or weights files, several as an ensemble; -v describes them on stderr.
+
+    spec: the engine, device, precision and threads to decode with.
+    """
     began = time.monotonic()
     runtime = load_runs(runs, spec, CONSOLE)
     seconds = time.monotonic() - began
@@ -51,7 +55,7 @@ def load_models(runs: Sequence[Path], spec: EngineSpec) -> Runtime:
 
 
 def provenance(runtime: Runtime) -> list[str]:
-    """Return how translations were made: configuration, update, precision and engine."""
+    """Return a text each for the configuration, update, precision and engine of loaded models."""
     lines = []
     for run in runtime.runs:
         lines += [f"configuration {fingerprint(run.config)}", _update(run)]
@@ -66,7 +70,10 @@ def _update(run: LoadedRun) -> str:
 
 
 def check_source(run: Path, has_source: bool, src: object) -> None:
-    """Raise BytenmtError for a language model, and for a source of None: no pairs can be scored."""
+    """Raise BytenmtError where pairs cannot be scored: by a language model, or without a source.
+
+    run: the model, for messages. has_source: False for a language model. src: source text or None.
+    """
     if not has_source:
         raise BytenmtError(f"{run} is a language model: evaluate it with `bytenmt predict`")
     if src is None:
@@ -74,7 +81,7 @@ def check_source(run: Path, has_source: bool, src: object) -> None:
 
 
 def open_text(path: Path, may_be_empty: bool = False) -> TextFile:
-    """Open a text file, or a named pipe, which is read to its end; warn of repaired lines.
+    """Open a text file, or a named pipe, which is read to its end; warn of invalid UTF-8 in it.
 
     Raises DataError if it is not UTF-8, or has no lines unless it may be empty.
     """
@@ -87,7 +94,7 @@ def open_text(path: Path, may_be_empty: bool = False) -> TextFile:
 
 
 def open_pairs(src: Path | None, tgt: Path) -> ParallelCorpus:
-    """Open parallel files, or targets alone, as a corpus that keeps empty and long lines."""
+    """Open parallel files, or targets alone (src None), as a corpus of all lines, even empty."""
     source = None if src is None else open_text(src)
     return ParallelCorpus.from_texts(source, open_text(tgt), keep_empty=True)
 

@@ -24,17 +24,17 @@ class LanguageOptions:
 
     @property
     def languages(self) -> Direction | None:
-        """The languages of --pair, None if it is not given. Raises BytenmtError."""
+        """Source and target language of --pair, None if not given. Raises BytenmtError."""
         return None if self.pair is None else Direction.parse(self.pair)
 
 
 def agreed_languages(
     pair: Direction | None, run: Path, corpora: Sequence[PairFiles], tell: Callable[[str], object]
 ) -> Direction | None:
-    """Return the languages of --pair, else of the model; None if they are not known.
+    """Return the languages of --pair, else those a model was trained on; None if not known.
 
-    corpora: the training files of the model `run`. tell: called with a line for each side where
-    --pair and the model have different languages; regions (de-AT) may differ.
+    corpora: the training files of the model `run`, whose names have language codes. tell: called
+    with a message for each side where the two have different languages; regions (de-AT) may differ.
     """
     trained_on = model_languages(corpora)
     for side, code, other in zip(("source", "target"), pair or (), trained_on or (), strict=False):

@@ -26,8 +26,8 @@ from bytenmt.utf8 import BYTE_ORDER_MARK, first_invalid, repair
 MAX_LINE_BYTES = 1 << 24  # what never ends is not a line
 N_CHECKED_LINES = 100  # of a stream, after which its encoding is checked
 
-# Formats results. Its other arguments: the number of the first line, from 0; seconds since each
-# line arrived.
+# Returns translations as bytes to write. Its other arguments: the number of the first line, from 0;
+# seconds since each line arrived.
 OutputFormat = Callable[[Sequence[TranslationResult], int, Sequence[float]], bytes]
 
 
@@ -41,12 +41,12 @@ class InputLine(NamedTuple):
 def format_plain(
     results: Sequence[TranslationResult], first: int, seconds: Sequence[float]
 ) -> bytes:
-    """Return the best translations, a line each. `first` and `seconds` are for other formats."""
+    """Return the best translations, a line each. first and seconds are for other formats."""
     return b"".join(result.best.text + b"\n" for result in results)
 
 
 class LineQueue(Queue["InputLine | Exception | None"]):
-    """A bounded queue of the lines that a thread reads, and finally None or its error."""
+    """A bounded queue of the lines that a thread reads, then None or the error of reading."""
 
     def batches(self) -> Iterator[list[InputLine]]:
         """Yield the lines that have arrived, 1 to maxsize at a time, until the end of input.
@@ -84,7 +84,7 @@ class LineFilter:
     # Called with lines and the number of the first one, from 0.
     translate: Callable[[Sequence[bytes], int], list[TranslationResult]]
     output: BinaryIO
-    form: OutputFormat = format_plain
+    form: OutputFormat = format_plain  # makes the bytes to write
     buffer_size: int = 1000  # lines that are translated together
     n_done: int = 0  # lines that the output has already, which are skipped
 
@@ -102,7 +102,8 @@ class LineFilter:
     def stream(self, input: BinaryIO, name: str = "standard input") -> None:
         """Translate the lines of a stream to the output, each batch once its lines have arrived.
 
-        Raises the DataError or OSError of the input, once the lines before it are written.
+        name: of the stream, for messages. Raises the DataError or OSError of the input, once the
+        lines before it are written.
         """
         queue = LineQueue(self.buffer_size)
         # A daemon: where this loop fails, the thread may be waiting for a line that never comes.
@@ -133,7 +134,10 @@ class LineFilter:
 
 
 def read_lines(input: BinaryIO, name: str) -> Iterator[InputLine]:
-    """Yield a stream's lines as valid UTF-8; finally warn of repaired ones. Raises DataError."""
+    """Yield a stream's lines as valid UTF-8; warn at the end of lines that had to be repaired.
+
+    name: of the stream, for messages. Raises DataError if it is not text in UTF-8.
+    """
     n_lines = n_repaired = 0
     sample = b""
     while line := input.readline(MAX_LINE_BYTES + 1):
@@ -154,7 +158,10 @@ def read_lines(input: BinaryIO, name: str) -> Iterator[InputLine]:
 
 
 def clean(line: bytes, number: int) -> bytes:
-    """Return a line without its line end, with invalid UTF-8 as U+FFFD; line 1 without its BOM."""
+    """Return a line without its line end, and with U+FFFD in place of invalid UTF-8.
+
+    number: of the line, from 1; line 1 also loses its byte order mark.
+    """
     if line.endswith(b"\n"):
         line = line[:-1].removesuffix(b"\r")
     if number == 1:

@@ -52,7 +52,7 @@ class MainGroup(click.Group):
         return command
 
     def every(self) -> dict[str, click.Command]:
-        """Return all commands by name, after importing the modules of all."""
+        """Return all commands by name, for which their modules are imported."""
         return {name: command for name in COMMANDS if (command := self.get_command(None, name))}
 
     def main(self, *args: Any, standalone_mode: bool = True, **more: Any) -> Any:

@@ -37,7 +37,10 @@ class HeadedOption(click.Option):
 
 
 def common_options() -> list[click.Parameter]:
-    """Return the options -q and -v, stored in ctx.meta, and --plugin, which loads its files."""
+    """Return the click options of every command: -q, -v and --plugin.
+
+    The values of -q and -v are stored in ctx.meta; --plugin imports the Python files it names.
+    """
 
     def store(ctx: click.Context, param: click.Parameter, is_set: bool) -> None:
         ctx.meta[f"bytenmt.{param.name}"] = is_set
@@ -88,14 +91,12 @@ class Command(click.Command):
 
 
 class OptionGroup(NamedTuple):
-    """Click parameters that give one or more arguments of a command's function, see `command`.
+    """Click parameters that together make one or more arguments of a command's function."""
 
-    name: the first of these arguments. take: called with the values of all parameters by name;
-    removes its own ones and returns the arguments.
-    """
-
-    name: str
+    name: str  # of the first of these arguments
     params: Sequence[click.Parameter]
+    # Called with the values of all click parameters by name: removes the values of `params` from
+    # them and returns the arguments, by name.
     take: Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -104,9 +105,9 @@ def command(
 ) -> Callable[[Callable[..., None]], Command]:
     """Return a decorator that makes a click command of a function, with its docstring as the help.
 
-    An argument of the function that has the name of a group gets its value from that group; for an
-    argument whose type is a dataclass, the options are the fields that this declares by
-    config.fields.option. context: settings of the click command's contexts.
+    name: of the command. groups: click parameters for arguments of the function, by the arguments'
+    names. For any other argument whose type is a dataclass, the options are the fields that the
+    dataclass declares by config.fields.option. context: settings of click's context.
     """
 
     def decorate(function: Callable[..., None]) -> Command:
@@ -131,14 +132,17 @@ def command(
 
 
 class OptionValue(click.ParamType):  # type: ignore[type-arg]  # generic in the latest click
-    """The click type of an option: converts a value by Option.convert, or says why it cannot."""
+    """The click type of an Option: converts a text to the Option's type and checks its bounds."""
 
     def __init__(self, option: Option) -> None:
         self.option = option
         self.name = "text" if option.item in (str, bytes) else "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert a value of the command line; click shows the error of one that is not allowed."""
+        """Return a value of the command line in the option's type; called by click.
+
+        click.BadParameter is raised, and shown by click, for a value that is not allowed.
+        """
         try:
             if self.name == "text" and isinstance(value, str):
                 value.encode()
@@ -152,7 +156,10 @@ class OptionValue(click.ParamType):  # type: ignore[type-arg]  # generic in the 
 
 
 def click_option(option: Option, heading: str) -> HeadedOption:
-    """Convert an Option to click's, None where it is left out. heading: for one that names none."""
+    """Convert an Option to a click option, whose value is None where the user does not give it.
+
+    heading: heading of --help to list it under, if the Option names none.
+    """
     names = [*(option.flags or (option.long,)), option.name]
     help = option.help
     more: dict[str, Any] = {"required": True} if option.default is MISSING else {"default": None}
@@ -172,10 +179,11 @@ def click_option(option: Option, heading: str) -> HeadedOption:
 
 
 def dataclass_options(name: str, kind: Any, only: Sequence[str] = ()) -> OptionGroup:
-    """Return the options that a dataclass declares, as one instance for the argument `name`.
+    """Return the command-line options for the fields of a dataclass.
 
-    kind: the dataclass; its attribute `heading`, if any, is that of --help. only: names of the
-    fields to offer; empty: all.
+    name: argument of the command's function that gets an instance of the dataclass. kind: the
+    dataclass; its attribute `heading`, if any, is the heading in --help. only: names of the fields
+    that become options; empty: all.
     """
     heading = getattr(kind, "heading", OPTIONS)
     options = [option for option in options_of(kind).values() if not only or option.name in only]
@@ -187,9 +195,10 @@ def dataclass_options(name: str, kind: Any, only: Sequence[str] = ()) -> OptionG
 def given_options(
     name: str, options: Iterable[Option], heading: str = OPTIONS, kind: Callable[..., Any] = dict
 ) -> OptionGroup:
-    """Return options whose given values reach the command as the argument `name`.
+    """Return command-line options whose values a command's function gets as one argument.
 
-    The argument is a dict of the values that the user has given, by name, or a `kind` of them.
+    name: of the argument. heading: of --help, for options without one. kind: called with the values
+    that the user has given as keywords, it makes the argument; dict: they become a dict.
     """
     options = tuple(options)
 
@@ -206,9 +215,9 @@ def models(
 ) -> OptionGroup:
     """Return the argument MODEL and the option -m, whose paths a command's function gets as `runs`.
 
-    help: the meaning of several models. least, most: the allowed number of models. Words after
-    MODEL in the metavar, such as IN OUT, are paths that the function gets as `files`; several
-    models then need -m.
+    metavar: the arguments as --help shows them. Words after MODEL in it, such as IN OUT, are paths
+    that the function gets as `files`; several models then need -m. help: the meaning of several
+    models, for --help. least, most: the allowed number of models.
     """
     names = metavar.split()[1:]
     n_least = sum(not name.startswith("[") for name in names)
@@ -240,14 +249,18 @@ def models(
 
 
 def settings(*groups: str) -> OptionGroup:
-    """Return the options of groups such as "search", and of kept spans, as `settings`."""
+    """Return translation options, whose values a command's function gets as the dict `settings`.
+
+    groups: of the options: "search", "sampling" or "output". The options about what is copied
+    unchanged, such as --keep and --glossary, are always included.
+    """
     options = [option for option in TRANSLATION_SETTINGS.values() if option.group in groups]
     return given_options("settings", [*options, *KEEP_SETTINGS.values()])
 
 
 @dataclass(frozen=True, kw_only=True)
 class PresetOptions:
-    """The options that make a model's configuration."""
+    """The options --preset and --set, which change the configuration of a model."""
 
     preset: str | None = option(None, "Size and training settings.", choices=tuple(PRESETS))
     assignments: tuple[str, ...] = option(
@@ -258,4 +271,5 @@ class PresetOptions:
     )
 
 
+# The options --device and --threads, for an argument `machine` of a command's function.
 MACHINE = dataclass_options("machine", EngineSpec, ("device", "threads"))

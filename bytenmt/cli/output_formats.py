@@ -13,14 +13,18 @@ from bytenmt.translation.alignment import CharacterLink
 from bytenmt.translation.confidence import Verdict, doubt_of, verdict_record
 from bytenmt.translation.line_batch import TranslationResult
 
-BestChunks = Sequence[tuple[bytes, bytes, bytes]]  # of a line, see TranslationResult.best_chunks
+# The sentences of a line: (source, best translation, white space behind it) of each.
+BestChunks = Sequence[tuple[bytes, bytes, bytes]]
 Align = Callable[[Sequence[BestChunks]], Sequence[Sequence[CharacterLink]]]
 
 
 def n_best_list(
     results: Sequence[TranslationResult], first: int, seconds: Sequence[float]
 ) -> bytes:
-    """Return all hypotheses as lines `sentence ||| text ||| score`, a sentence's best first."""
+    """Return all hypotheses as lines `sentence ||| text ||| score`, a sentence's best first.
+
+    results: of consecutive input lines. first: number of the first one, from 0. seconds: unused.
+    """
     return b"".join(
         b"%d ||| %b ||| %.6f\n" % (number, hypothesis.text, hypothesis.score)
         for number, result in enumerate(results, first)
@@ -30,10 +34,10 @@ def n_best_list(
 
 @dataclass(frozen=True)
 class JsonRecords:
-    """Formats results as JSON objects, a line each; call it as a line_filter.OutputFormat.
+    """Formats translations as JSON objects, a line each, when it is called.
 
-    n_best: include the list of hypotheses if it is more than 1. align: returns for each line the
-    links of its characters to those of the source; None: no alignment.
+    n_best: include the list of hypotheses if it is more than 1. align: returns for each line, given
+    by its sentences, the links of its characters to those of the source; None: no alignment.
 
     An object has line: number from 1, as warnings and editors count; source; the fields of the best
     hypothesis; verdict: sure, check or wrong; reasons for it, in words; flags: the same for
@@ -47,7 +51,10 @@ class JsonRecords:
     def __call__(
         self, results: Sequence[TranslationResult], first: int, seconds: Sequence[float]
     ) -> bytes:
-        """Return a line of JSON for each result; arguments as in line_filter.OutputFormat."""
+        """Return a line of JSON for each result, of consecutive input lines.
+
+        first: number of the first one, from 0. seconds: since the arrival of each line.
+        """
         records = [self._record(number, result) for number, result in enumerate(results, first + 1)]
         if self.align is not None:
             links = self.align([result.best_chunks() for result in results])
@@ -68,7 +75,10 @@ class JsonRecords:
 
 
 def describe_flags(results: Sequence[TranslationResult], first: int) -> Iterator[str]:
-    """Yield verdict and reasons of each flagged result, for people, numbered from first + 1."""
+    """Yield a message for people about each result with flags: line number, verdict and reasons.
+
+    results: of consecutive input lines, which are numbered from first + 1.
+    """
     for number, result in enumerate(results, first + 1):
         best = result.best
         if best.flags:
@@ -82,8 +92,9 @@ def describe_flags(results: Sequence[TranslationResult], first: int) -> Iterator
 def hypothesis_record(hypothesis: Hypothesis) -> dict[str, Any]:
     """Return the text and scores of a hypothesis as JSON values.
 
-    log_probability: natural, EOS included. bits_per_byte: the same in bits per byte, None for no
-    text. doubt: see confidence.doubt_of.
+    Its keys: text; score, by which hypotheses are ranked; log_probability: natural, EOS included;
+    bits_per_byte: the same in bits per byte, None for no text; doubt: its bits / sqrt(bytes), None
+    for a text that was only copied.
     """
     return {
         "text": hypothesis.text.decode(),

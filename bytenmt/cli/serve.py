@@ -87,6 +87,7 @@ class NetworkOptions:
             raise BytenmtError(f"--trusted-proxy: {error}") from None
 
 
+# The options of `bytenmt serve` on how its models translate.
 DECODING = (
     *(option for option in TRANSLATION_SETTINGS.values() if option.group == "search"),
     Option(
@@ -110,7 +111,7 @@ DECODING = (
     ENGINE_SETTINGS["threads"],
 )
 
-
+# The argument PAIR=MODEL and the option -m of `bytenmt serve`.
 MODELS = OptionGroup(
     "models",
     [

@@ -86,9 +86,10 @@ class Option(NamedTuple):
 
 
 def option(default: Any, help: str, *flags: str, **more: Any) -> Any:
-    """Declare a field of a dataclass that is an Option; flags, more: its fields of these names.
+    """Declare a field of a dataclass that becomes an option of a command; return the field.
 
-    Raises ValueError for an empty help: --help and the documentation of the API are made of it.
+    help, flags, more: the fields of Option by these names, such as metavar="N". Raises ValueError
+    for an empty help: --help and the documentation of the API are made of it.
     """
     if not help.strip():
         raise ValueError("an option needs a help text")
@@ -123,7 +124,7 @@ def check_values(
 ) -> dict[str, Any]:
     """Check values against the options of their names; return them in the options' types.
 
-    Values without an option are returned as they are. shown: turns a name into what messages write.
+    Values without an option are returned as they are. shown: returns what messages call a name.
     Raises SettingError, which names the option, for a wrong value.
     """
     checked = dict(values)

@@ -17,7 +17,7 @@ DEFAULT_TOKENIZER = "13a"  # sacreBLEU's for BLEU
 
 @cache
 def chrf_scorer() -> Any:
-    """Return sacreBLEU's chrF for one reference a line."""
+    """Return sacreBLEU's CHRF object, with its default settings, for one reference a line."""
     from sacrebleu.metrics.chrf import CHRF
 
     scorer = CHRF()
@@ -27,7 +27,7 @@ def chrf_scorer() -> Any:
 
 @cache
 def bleu_scorer(tokenize: str) -> Any:
-    """Return sacreBLEU's BLEU with a tokenizer (13a, char, intl, …) for one reference a line."""
+    """Return sacreBLEU's BLEU object with a tokenizer (13a, char, …) for one reference a line."""
     from sacrebleu.metrics.bleu import BLEU
 
     scorer = BLEU(tokenize=tokenize)
@@ -36,7 +36,7 @@ def bleu_scorer(tokenize: str) -> Any:
 
 
 def bleu_metric(tokenize: str) -> Metric:
-    """Return the metric BLEU with one of sacreBLEU's tokenizers."""
+    """Return BLEU as a Metric, with one of sacreBLEU's tokenizers, such as "13a" or "char"."""
     return _metric_of_scorer("BLEU", lambda: bleu_scorer(tokenize))
 
 

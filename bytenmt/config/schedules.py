@@ -16,15 +16,15 @@ from bytenmt.plugins import SCHEDULES
 
 
 class Progress(Protocol):
-    """The part of a checkpoints.facts.Progress that schedules and ends read; see its comments."""
+    """The progress of a training run that schedules and limits read: see facts.Progress."""
 
-    update: int
-    epoch: int
-    batch: int
-    epoch_batches: int
-    seconds: float
-    waited: int
-    standstills: int
+    update: int  # the number of the last update
+    epoch: int  # from 0
+    batch: int  # the next batch of the epoch
+    epoch_batches: int  # batches of the epoch; 0: not known
+    seconds: float  # of training in all
+    waited: int  # validations since the best one
+    standstills: int  # validations that were not the best so far
 
 
 # The schedules that fall until the end of the run, and therefore need one.
@@ -32,41 +32,47 @@ SCHEDULES_WITH_END = frozenset({"cosine", "linear", "wsd", "halving"})
 
 
 def cosine(train: TrainConfig, progress: Progress) -> float:
-    """Fall to zero along half a cosine as the nearest of the run's limits is used up."""
+    """Return the factor of train.lr: half a cosine from 1 down to 0 at the end of the run."""
     return 0.5 * (1 + math.cos(math.pi * fraction_done(train, progress)))
 
 
 def linear(train: TrainConfig, progress: Progress) -> float:
-    """Fall linearly to zero as the nearest of the run's limits is used up."""
+    """Return the factor of train.lr: linear from 1 down to 0 at the end of the run."""
     return 1 - fraction_done(train, progress)
 
 
 def inverse_sqrt(train: TrainConfig, progress: Progress) -> float:
-    """Fall as 1/sqrt(update) after the warm-up (Vaswani et al. 2017)."""
+    """Return the factor of train.lr: sqrt(warm-up updates / next update) (Vaswani et al. 2017)."""
     return math.sqrt(max(1, train.warmup_updates) / (progress.update + 1))
 
 
 def constant(train: TrainConfig, progress: Progress) -> float:
-    """Stay at the peak rate."""
+    """Return the factor of train.lr: always 1."""
     return 1.0
 
 
 def wsd(train: TrainConfig, progress: Progress) -> float:
-    """Warm-up, stable, decay (Hu et al. 2024): fall linearly in the last train.decay_share."""
+    """Return the factor of train.lr for warm-up, stable, decay (Hu et al. 2024).
+
+    It is 1 until it falls linearly to 0 in the last share train.decay_share of the run.
+    """
     return min(1.0, (1 - fraction_done(train, progress)) / train.decay_share)
 
 
 def halving(train: TrainConfig, progress: Progress) -> float:
-    """Stay for two thirds of the run, then halve after each twelfth (Luong et al. 2015).
+    """Return the factor of train.lr: 1 for two thirds of the run, then halved after each twelfth.
 
-    In a run of twelve epochs these are the epochs from the eighth on.
+    Of twelve epochs, that is after the eighth and each later one (Luong et al. 2015).
     """
     n_twelfths = int(12 * fraction_done(train, progress))
     return float(0.5 ** max(0, n_twelfths - 7))
 
 
 def plateau(train: TrainConfig, progress: Progress) -> float:
-    """Fall by train.plateau_factor at validations that are not the best (Gehring et al. 2017)."""
+    """Return the factor of train.lr: train.plateau_factor ** validations that were not the best.
+
+    See Gehring et al. 2017.
+    """
     return float(train.plateau_factor**progress.standstills)
 
 
@@ -95,7 +101,10 @@ def lr_factor(train: TrainConfig, progress: Progress) -> float:
 
 
 def fraction_done(train: TrainConfig, progress: Progress) -> float:
-    """Return the share, 0 to 1, of the limit that a run reaches first; 0 if it has no limit."""
+    """Return how much of a run is done, 0 to 1, as a share of its nearest limit; 0 without limits.
+
+    Limits are train.max_updates, train.max_epochs and train.max_minutes.
+    """
     shares = [0.0]
     if train.max_updates:
         shares.append(progress.update / train.max_updates)
@@ -110,7 +119,7 @@ def fraction_done(train: TrainConfig, progress: Progress) -> float:
 
 
 def stopped_early(train: TrainConfig, progress: Progress) -> str:
-    """Return why training ends before its limits, for the user; "" to go on."""
+    """Return the reason, for the user, why training ends before its limits; "" if it goes on."""
     if train.patience and progress.waited >= train.patience:
         return f"no better {train.metric.replace('_', ' ')} for {progress.waited} validations"
     if train.schedule == "plateau" and train.plateau_factor**progress.standstills < train.min_lr:

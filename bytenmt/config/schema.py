@@ -72,7 +72,7 @@ class DataConfig(Section, frozen=True):
 
     @property
     def augmentations(self) -> tuple[str, ...]:
-        """The keys of the augmentations that are not 0, as "noise"."""
+        """The keys of the augmentations that are not 0, such as "noise"."""
         return tuple(key for key in AUGMENTATIONS if getattr(self, key))
 
 
@@ -95,10 +95,11 @@ class Config(Section, frozen=True, kw_only=True):
 
 
 def load_config(arch: str | None, preset: str | None, settings: Iterable[str]) -> Config:
-    """Return the configuration of a preset (None: "small") with settings.
+    """Return the configuration of a preset (None: "small"), changed by settings.
 
     arch: an architecture's name; None if settings have model.arch. settings: texts
-    `key.path=value`, values in TOML syntax or plain words. Raises ConfigError.
+    `key.path=value`, such as "train.lr=1e-3", values in TOML syntax or plain words. Raises
+    ConfigError.
     """
     tree: dict[str, Any] = {}
     for setting in settings:
@@ -107,10 +108,11 @@ def load_config(arch: str | None, preset: str | None, settings: Iterable[str]) -
 
 
 def resolve_config(arch: str | None, preset: str | None, settings: Mapping[str, Any]) -> Config:
-    """Return the configuration of a preset with settings, a nested dictionary, which win.
+    """Return the configuration of a preset (None: "small"), changed by settings.
 
-    arch, preset: as in load_config; arch may be None if the settings have model.arch. Raises
-    ConfigError, also for a name of a plugin that is not loaded.
+    arch: an architecture's name; None if settings have model.arch. settings: a nested dictionary,
+    such as {"train": {"lr": 1e-3}}. Raises ConfigError, also for a name of a plugin that is not
+    loaded.
     """
     model = settings.get("model", {})
     if not isinstance(model, dict):
@@ -126,7 +128,8 @@ def resolve_config(arch: str | None, preset: str | None, settings: Mapping[str, 
 
 
 def check_names(config: Config) -> Config:
-    """Return the configuration. Raises ConfigError for an unknown schedule, metric or loss term."""
+    """Return `config` as it is. Raises ConfigError if it names a schedule, a metric or a loss term
+    that neither the package nor an imported plugin has."""
     check_name("train.schedule", config.train.schedule, SCHEDULES)
     check_name("train.metric", config.train.metric, METRICS)
     for name in config.train.loss_terms:

@@ -21,12 +21,12 @@ ContextBytes = Annotated[int, Meta(ge=0, le=1 << 20)]  # bytes read before a win
 
 
 def option_help(text: str) -> Meta:
-    """Attach a --help text to a key's type: such keys are also options of `bytenmt train`."""
+    """Return a type annotation that makes a configuration key an option with this --help text."""
     return Meta(description=text)
 
 
 class TrainConfig(Section, frozen=True):
-    """Configuration section `train`.
+    """Configuration section `train`: optimiser, limits, batches and validation of a training.
 
     A key with an `option_help` is also an option of `bytenmt train`: max_updates is --max-updates.
     """

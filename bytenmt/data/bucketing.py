@@ -38,14 +38,17 @@ def next_random(state: RandomState) -> np.uint64:
 
 @njit
 def random_below(state: RandomState, limit: int) -> int:
-    """Return a random number from 0 to limit - 1, and advance `state`. limit: at most 2 ** 32."""
+    """Return a random integer from 0 to limit - 1, and advance `state`, see next_random, in place.
+
+    limit: at most 2 ** 32.
+    """
     product = (next_random(state) >> HALF) * np.uint64(limit)
     return int(np.int64(product >> HALF))
 
 
 @njit
 def shuffle(items: Indices, state: RandomState) -> None:
-    """Shuffle `items` in place (Fisher and Yates), and advance `state`."""
+    """Shuffle `items` (n,) in place (Fisher and Yates); advance the random `state` (1,) uint64."""
     for last in range(len(items) - 1, 0, -1):
         other = random_below(state, last + 1)
         items[last], items[other] = items[other], items[last]
@@ -53,10 +56,11 @@ def shuffle(items: Indices, state: RandomState) -> None:
 
 @njit
 def draw_copies(bounds: Indices, whole: Indices, extra: Indices, state: RandomState) -> Counts:
-    """Return how often each pair occurs in an epoch, (m,) int32.
+    """Draw how often each of the m pairs of a corpus occurs in an epoch; return it, (m,) int32.
 
-    Each pair of part p occurs whole[p] times, and extra[p] random ones of them once more. bounds
-    (n_parts + 1,): where the parts begin among the m pairs.
+    The corpus joins n_parts parts; part p has the pairs bounds[p] to bounds[p + 1] - 1, each of
+    which occurs whole[p] times, and extra[p] random ones of them once more. bounds (n_parts + 1,),
+    whole, extra (n_parts,): int64; state (1,) uint64: random state, advanced in place.
     """
     copies = np.empty(bounds[-1], np.int32)
     for part in range(len(whole)):
@@ -79,11 +83,11 @@ def count_cells(
     target_keys: Counts,
     cells: Counts,
 ) -> None:
-    """Add to cells[target key, source key] the number of pairs with these lengths.
+    """Count pairs by their lengths: add their numbers to cells[target key, source key], in place.
 
-    source, target (m,): the lengths of the pairs; copies (m,): how often each occurs, empty for
-    once; source_keys, target_keys: the key of each length, a number that long lengths of similar
-    size share.
+    A key is the number of a bin of lengths: long lengths of similar size share one. source, target
+    (m,): bytes of each side of the pairs; copies (m,): how often each pair occurs, empty for once;
+    source_keys, target_keys: the key of each length, whose last entry is that of longer texts, too.
     """
     last_source = len(source_keys) - 1
     last_target = len(target_keys) - 1
@@ -101,15 +105,15 @@ def count_cells(
 def cut_strips(
     cells: Counts, source_values: Indices, target_values: Indices, budget: int, factor: int
 ) -> tuple[Counts, int]:
-    """Cut the target keys into strips, so that batches have little padding.
+    """Cut the target lengths into strips (ranges of similar lengths) that give little padding.
 
-    A strip is a range of similar target lengths. Returns the strip of each target key, (target
-    keys,) int32, and the number of strips.
+    Returns the strip of each target key, (target keys,) int32, and the number of strips. A key is
+    the number of a bin of lengths, see count_cells.
 
     A strip of N pairs, w target lengths and s source lengths pads about N * w / 2 bytes of targets;
     its batches of n pairs span its source lengths once, which pads n * s / 2 bytes of sources. Both
     are least together where they are equal: there a strip ends. cells: the counts of `count_cells`;
-    source_values, target_values: the length that each key stands for; budget: of a batch in bytes;
+    source_values, target_values: the length that each key stands for; budget: bytes of a batch;
     factor: UNIT_FACTOR (256) puts the ends there, more makes strips wider, less narrower.
     """
     strip_of = np.zeros(len(cells), np.int32)
@@ -146,10 +150,11 @@ def cut_strips(
 
 @njit
 def cell_on_path(strip: int, step: int, n_columns: int) -> int:
-    """Return the cell that is passed as number `step` of a strip.
+    """Return the index of the cell that is visited as number `step`, from 0, of a strip.
 
-    n_columns: the number of source keys, which rise in strips of even number and fall in the
-    others.
+    A cell holds the pairs of a strip (range of target lengths) with one source key (bin of source
+    lengths); its index is strip * n_columns + key. n_columns: the number of source keys, which are
+    visited upwards in strips of even number and downwards in the others.
     """
     if strip % 2:
         return strip * n_columns + n_columns - 1 - step
@@ -158,9 +163,11 @@ def cell_on_path(strip: int, step: int, n_columns: int) -> int:
 
 @njit
 def first_places(cells: Counts, strip_of: Counts, n_strips: int) -> Counts:
-    """Return where the pairs of each cell begin in the sorted epoch, (strips * source keys,) int32.
+    """Return where the pairs of each cell begin in an epoch sorted by cells, as int32.
 
-    cells: see count_cells; strip_of: the strip of each target key.
+    A cell holds the pairs of a strip (range of target lengths) with one source key (bin of source
+    lengths); see cell_on_path for its index, below strips * source keys, and for the order. cells
+    (target keys, source keys): see count_cells; strip_of (target keys,): the strip of each key.
     """
     n_columns = cells.shape[1]
     places = np.zeros(n_strips * n_columns, np.int32)
@@ -188,10 +195,12 @@ def scatter(
     places: Counts,
     entries: Entries,
 ) -> None:
-    """Sort the pairs by cell: write lengths and index of each, packed, into `entries` (n,) uint64.
+    """Sort the pairs by cell, a range of target and source lengths: write them into `entries`.
 
-    places: where each cell begins, see first_places; moved to where it ends. target_rows: for each
-    target length, where its strip begins in `places`. source_keys, copies: see count_cells.
+    entries (n,) uint64: each packs the lengths and the index of a pair. places: where each cell
+    begins in it, see first_places; moved to where the cell ends. target_rows: for each target
+    length, where its strip begins in `places`. source, target, copies, source_keys: see
+    count_cells.
     """
     last_source = len(source_keys) - 1
     last_target = len(target_rows) - 1
@@ -212,11 +221,12 @@ def scatter(
 
 @njit
 def shuffle_cells(entries: Entries, ends: Counts, n_columns: int, state: RandomState) -> None:
-    """Shuffle an epoch's entries in place, each only inside its cell, and advance `state`.
+    """Shuffle an epoch's entries (packed pairs) in place, each only inside its cell.
 
     A cell holds pairs of similar source and target lengths. entries (n,), ends (cells,): entries
     and places after `scatter`, which has moved each place to the end of its cell; n_columns: the
-    number of source keys, which tells the order of the cells (see cell_on_path).
+    number of source keys, which tells the order of the cells (see cell_on_path); state (1,) uint64:
+    random state, advanced in place.
     """
     begin = 0
     for strip in range(len(ends) // n_columns):
@@ -232,10 +242,11 @@ def shuffle_cells(entries: Entries, ends: Counts, n_columns: int, state: RandomS
 def cut_batches(
     entries: Entries, source: Lengths, target: Lengths, end: int, max_tokens: int, first: int
 ) -> tuple[Counts, Indices, Indices]:
-    """Cut the sorted entries into batches, each as large as its budget with padding allows.
+    """Cut the sorted pairs into batches, each as large as its budget allows, padding included.
 
-    end: 1 where sources have an EOS, else 0; max_tokens: the budget of a batch in bytes; first:
-    that of the first batch alone. Returns order, bounds and shapes of an EpochPlan.
+    entries (n,): the pairs, packed and sorted, see scatter; source, target (m,): the lengths of the
+    corpus' pairs; end: 1 where sources have an EOS, else 0; max_tokens: the budget of a batch in
+    bytes; first: that of the first batch. Returns order, bounds and shapes of an EpochPlan.
     """
     order = np.empty(len(entries), np.int32)
     bounds = np.empty(len(entries) + 1, np.int64)  # memory that is not written to is never given

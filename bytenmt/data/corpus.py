@@ -29,7 +29,7 @@ class CorpusPart(NamedTuple):
 
     @property
     def files(self) -> list[TextFile]:
-        """Return one text per file on disk: both sides, or one if they are columns of a table."""
+        """The text of each file on disk: source and target, or one for a table or targets alone."""
         if self.src is None:
             return [self.tgt]
         if self.src.data is self.tgt.data:
@@ -38,12 +38,12 @@ class CorpusPart(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The paths of its files, for messages."""
+        """The paths of the part's files, joined by "and", for messages."""
         return " and ".join(str(text.path) for text in self.files)
 
 
 class LeftOut(NamedTuple):
-    """The line numbers, from 0, of pairs that are not used.
+    """The line numbers, from 0, of pairs that are not used: too long or empty ones.
 
     A pair with both faults counts as empty.
     """
@@ -163,13 +163,13 @@ class ParallelCorpus:
 
     @property
     def src(self) -> TextFile | None:
-        """The source text of a corpus, or None; ValueError unless there is a single part."""
+        """The source text, None without sources. Raises ValueError for a corpus of many parts."""
         (part,) = self.parts
         return part.src
 
     @property
     def tgt(self) -> TextFile:
-        """The target text of a corpus of one part; more parts are a ValueError."""
+        """The target text. Raises ValueError for a corpus of many parts (pairs of files)."""
         (part,) = self.parts
         return part.tgt
 

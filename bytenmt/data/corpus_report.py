@@ -48,7 +48,8 @@ def _list_lines(numbers: Indices) -> str:
 
 
 def warnings_of_pairs(corpus: ParallelCorpus, valid: ParallelCorpus) -> Iterator[str]:
-    """Yield warnings of repaired lines, many duplicates, and validation pairs seen in training."""
+    """Yield warnings about a training corpus and its validation corpus: repaired lines of invalid
+    UTF-8, many duplicates, and validation pairs that are among the training pairs."""
     for part in (*corpus.parts, *valid.parts):
         for text in part.files:
             if len(text.repaired):

@@ -30,7 +30,7 @@ EXACT_BITS = 9
 
 
 class EpochPlan(NamedTuple):
-    """The batches of an epoch, as indices of a corpus' pairs, and the order of their use."""
+    """The batches of an epoch, as indices of a corpus' pairs, and the random order of batches."""
 
     order: Counts  # (k,) int32: indices of the corpus' pairs, sorted by length, batch after batch
     bounds: Indices  # (n_batches + 1,) int64: batch b has order[bounds[b] : bounds[b + 1]]
@@ -43,7 +43,7 @@ class EpochPlan(NamedTuple):
         return len(self.sequence)
 
     def batch(self, index: int) -> Indices:
-        """Return the corpus' pairs in the batch that is used as number `index`, (n,) int64."""
+        """Return the indices, (n,) int64, of the corpus' pairs in batch `index`, from 0."""
         place = self.sequence[index]
         return self.order[self.bounds[place] : self.bounds[place + 1]].astype(np.int64)
 

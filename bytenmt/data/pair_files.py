@@ -23,7 +23,7 @@ class PairFiles(Struct, frozen=True, omit_defaults=True):
         return self.src is not None or self.tsv is not None
 
     def without_folders(self) -> PairFiles:
-        """Return the names of the files without their folders."""
+        """Return a copy whose paths are the names of the files alone, without their folders."""
         src, tgt, tsv = (
             None if path is None else Path(path.name) for path in (self.src, self.tgt, self.tsv)
         )

@@ -95,14 +95,14 @@ def _is_end(line: str, begin: int, end: int, after: int, language: str) -> bool:
 
 
 def ends_at_signs(line: str) -> list[int]:
-    """Split a line at signs that no translation changes: return offsets in characters.
+    """Split a line at list marks and repeated signs, which no translation changes.
 
-    They are those where a list mark ends, where the text before each repeated sign ends, and where
-    the repeated sign ends. A list mark is one such as "-", "•" or "##" at the beginning of the
-    line. A repeated sign is one sign at least four times, with or without single spaces between; of
-    repeated "!" and "?" after a word, the first one belongs to the text before. As in
-    sentence_ends, an end stands before the white space that follows, and the end of the line is
-    left out.
+    Returns the offsets, in characters, where a list mark ends, where the text before each repeated
+    sign ends, and where the repeated sign ends. A list mark is "-", "•", "##" or the like at the
+    beginning of the line. A repeated sign is the same sign at least four times, with or without
+    single spaces between; of repeated "!" and "?" after a word, the first one belongs to the text
+    before. As in sentence_ends, an end stands before the white space that follows, and the end of
+    the line is left out.
 
     >>> line = "- Name: ________ Really????"
     >>> [line[:end] for end in ends_at_signs(line)]
@@ -135,7 +135,8 @@ def is_sign(character: str) -> bool:
 def languages_of_files(names: Iterable[str | PurePath]) -> tuple[str, ...]:
     """Guess the language of texts by the names of their files, such as train.en or train.de.gz.
 
-    Returns its code, or UNKNOWN_LANGUAGE if the names tell none or several.
+    Returns its code, such as ("de",), or UNKNOWN_LANGUAGE, ("en", "de"), if the names tell none or
+    several.
     """
     codes = {_language_of_file(name) for name in names}
     return tuple(codes) if len(codes) == 1 and "" not in codes else UNKNOWN_LANGUAGE

@@ -46,14 +46,14 @@ class TextFile:
 
     @classmethod
     def open(cls, path: str | Path) -> "TextFile":
-        """Open a file, plain or packed, or a named pipe. Raises DataError if it is not text."""
+        """Open a file, plain or compressed (.gz, .xz, .zst), or a named pipe. Raises DataError."""
         return cls.from_bytes(read_bytes(Path(path)), path)
 
     @classmethod
     def from_bytes(cls, content: bytes | Bytes, path: str | Path) -> "TextFile":
         """Find the lines of bytes in memory and replace invalid UTF-8 by U+FFFD.
 
-        path: only names the text in messages. Raises DataError.
+        path: only names the text in messages. Raises DataError for a line of over 2 GiB.
         """
         data = np.frombuffer(content, np.uint8) if isinstance(content, bytes) else content
         has_mark = data[: len(BYTE_ORDER_MARK)].tobytes() == BYTE_ORDER_MARK
@@ -174,8 +174,8 @@ def _is_valid(data: Bytes) -> bool:
 def check_encoding(name: object, n_invalid: int, n_lines: int, sample: bytes) -> None:
     """Raise DataError if so many lines are not UTF-8 that the text must be in another encoding.
 
-    name: of the text, for the message; sample: its beginning, raw or repaired, by which UTF-16 is
-    recognised.
+    name: of the text, for the message; n_invalid: how many of its n_lines lines are not UTF-8;
+    sample: its beginning, raw or repaired, by which UTF-16 is recognised.
     """
     marks = (BOM_UTF16_BE, BOM_UTF16_LE, repair(BOM_UTF16_LE))
     problem = f"{name} is not UTF-8 ({n_invalid:,} of {n_lines:,} lines): convert it by"
@@ -189,7 +189,7 @@ def check_encoding(name: object, n_invalid: int, n_lines: int, sample: bytes) ->
 
 
 def repair_warning(name: object, n_repaired: int, n_lines: int) -> str:
-    """Return a message about lines in which invalid UTF-8 was replaced."""
+    """Return a message that invalid UTF-8 was replaced in some lines of the text called `name`."""
     return f"{name}: {n_repaired:,} of {n_lines:,} lines are not UTF-8 and were repaired (U+FFFD)"
 
 

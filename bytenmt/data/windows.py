@@ -31,12 +31,12 @@ class WindowBatch(NamedTuple):
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """The numbers of Batch.counts: 0 sentences, the bytes that have a loss, 0 source bytes."""
+        """The numbers of (sentences, target bytes, source bytes): 0, the bytes with a loss, 0."""
         return 0, self.truth.size - int(self.skipped.sum()), 0
 
 
 class Streams:
-    """Texts in a circle, from which windows are cut at any position."""
+    """Concatenated texts, read as a circle, from which windows of bytes are cut at any position."""
 
     def __init__(self, texts: Sequence[Bytes]) -> None:
         """texts: (size,) uint8 each, at least one byte."""
@@ -47,10 +47,12 @@ class Streams:
     def window(
         self, starts: Indices, width: int, skipped: Indices, fresh: bool, open_all: bool
     ) -> WindowBatch:
-        """Return a batch with the `width` bytes from each position of `starts` (n,) int64 on.
+        """Return a batch of n windows: the `width` bytes from each position in `starts` on.
 
-        skipped, fresh: fields of WindowBatch. The input before a text's first byte is BOS; with
-        open_all the first input of every row is BOS, too.
+        starts (n,) int64: positions in the concatenated texts, whose last byte is followed by the
+        first. skipped (n,) int64: bytes at the beginning of each window that have no loss. fresh:
+        whether a recurrent model starts with a new state. The model's input before the first byte
+        of a text is BOS; open_all: it is also BOS at the beginning of every window.
         """
         rows = [self._bytes(start - 1, width + 1) for start in starts.tolist()]
         both = np.stack(rows) if rows else np.zeros((0, width + 1), np.uint8)
@@ -87,12 +89,12 @@ def serial_windows(
     epoch: int,
     first: int = 0,
 ) -> Iterator[WindowBatch]:
-    """Yield the batches of an epoch for recurrent models, `width` bytes at a time.
+    """Yield the batches of an epoch for recurrent models: the next `width` bytes of each row.
 
-    Each row goes on where it ended in the batch before. The n_rows rows begin at evenly spaced
-    positions with a random offset of the epoch, each with BOS and a fresh state. own_rows: the rows
-    of this process among the n_rows; first: the batch to begin with. The streams must have n_rows *
-    width bytes or more.
+    n_rows: rows of a batch, of all processes. Each row continues where it ended in the batch
+    before. The rows begin at evenly spaced positions, with an offset drawn from `seed` and `epoch`,
+    and with BOS and a new state. own_rows: the rows of this process among the n_rows; first: the
+    number, from 0, of the first batch to yield. The streams must have n_rows * width bytes or more.
     """
     each = streams.n_bytes // n_rows
     offset = int(_generator(seed, epoch).integers(streams.n_bytes))
@@ -116,10 +118,11 @@ def shuffled_windows(
 ) -> Iterator[WindowBatch]:
     """Yield the batches of an epoch for convolutional models, which keep no state between them.
 
-    A batch has n_rows windows of context + width bytes, in random order; the last batch may have
-    fewer. Each byte of the texts has a loss at least once an epoch: the context has one only in a
-    text's first window. own_rows: the rows of this process among a batch's n_rows; first: the batch
-    to begin with. Every text must have context + width bytes or more.
+    A batch has n_rows windows, of all processes, in an order drawn from `seed` and `epoch`; the
+    last batch may have fewer. A window is `context` bytes that are only read, and `width` bytes
+    that have a loss; in the first window of a text all bytes have one. own_rows: the rows of this
+    process among a batch's n_rows; first: the number, from 0, of the first batch to yield. Every
+    text must have context + width bytes or more.
     """
     generator = _generator(seed, epoch)
     window_starts = []

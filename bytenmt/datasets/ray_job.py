@@ -31,9 +31,10 @@ UNUSED_SEPARATOR = "\x1f"  # which the lines do not have
 
 
 def connect() -> None:
-    """Connect to the Ray cluster of RAY_ADDRESS or `ray start`, else start one without output.
+    """Connect to the Ray cluster of RAY_ADDRESS or `ray start`, else start one on this machine.
 
-    Sets Ray Data to keep the order of rows. Raises BytenmtError.
+    Sets Ray Data to keep the order of rows and to print little. Raises BytenmtError where Ray does
+    not start.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)
@@ -56,11 +57,12 @@ def translate_file(
     options: Mapping[str, Any],
     actors: int | None,
 ) -> None:
-    """Translate a file into the new folder `out`, whose files have all rows in order.
+    """Translate a file of rows with Ray Data, and write them, in order, into the new folder `out`.
 
-    The folder appears when it is complete. Needs `connect`. form: parquet or jsonl; runs: models;
-    options: of Translate; actors: number of engines, None for all CPUs (or GPUs) of the cluster.
-    Raises BytenmtError.
+    The folder appears when it is complete. Call `connect` first. form: format of the file and of
+    the output, "parquet" or "jsonl" (a JSON object a line); runs: run folders or weights files,
+    several for an ensemble; options: keyword arguments of Translate; actors: number of engines,
+    None for all CPUs (or GPUs) of the cluster. Raises BytenmtError.
     """
     part = out.with_name(f".{out.name}.part")
     shutil.rmtree(part, ignore_errors=True)
@@ -107,7 +109,11 @@ def _read(path: Path, form: str) -> Any:
 
 
 class TranslateObjects(Translate):
-    """Translate a value of JSON objects, a line each, whose other values stay as they are."""
+    """Adds translations to JSON objects, one a line, in Ray Data: a Translate for JSON Lines.
+
+    In each object the value of the key `column` is translated and stored under the key `to`; other
+    values stay as they are.
+    """
 
     def __call__(self, batch: Any) -> Any:
         """Return a table of encoded objects, no empty lines. Raises MsgspecError, SettingError."""
@@ -124,8 +130,8 @@ class TranslateObjects(Translate):
 
 
 class LineSink(BlockBasedFileDatasink):  # type: ignore[misc]
-    """Writes blocks of rows to files of Ray Data: the bytes in LINE_COLUMN, as lines."""
+    """A Ray Data sink that writes the column "text" of rows, bytes, to files: a row a line."""
 
     def write_block_to_file(self, block: Any, file: Any) -> None:
-        """Write a block to an open file; called by Ray Data."""
+        """Write the lines of a block (a part of the rows) to an open file; called by Ray Data."""
         file.write(b"".join(line + b"\n" for line in block.to_arrow()[LINE_COLUMN].to_pylist()))

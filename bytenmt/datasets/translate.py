@@ -22,10 +22,11 @@ class Translate:
 
         rows.map_batches(Translate, fn_constructor_args=["runs/mine"], batch_format="pyarrow", …)
 
-    runs: folders or weights files, under names that every machine knows. column: of the texts,
-    strings or bytes; to: of the translations. A text of several lines is translated line by line,
-    and its line ends stay; a null stays one; invalid UTF-8 becomes U+FFFD. threads: of the engine.
-    options: keyword arguments of Translator.load, such as beam.
+    runs: run folders or weights files, several for an ensemble, by paths that are valid on every
+    machine. column: name of the column of texts, strings or bytes; to: name of the new column of
+    translations. A text of several lines is translated line by line, and its line ends stay; a null
+    stays null; invalid UTF-8 becomes U+FFFD. threads: CPU threads of the engine. options: keyword
+    arguments of Translator.load, such as beam.
     """
 
     def __init__(
@@ -64,7 +65,10 @@ class Translate:
             raise SettingError(f"{found}: expected a column {self.column} and none named {self.to}")
 
     def translate(self, texts: Sequence[bytes | None]) -> list[str | None]:
-        """Return the translation of each text, line by line; invalid UTF-8 becomes U+FFFD."""
+        """Return the translation of each text, None for None; each line is translated on its own.
+
+        texts: UTF-8, in which invalid bytes become U+FFFD.
+        """
         # Lines, and the line ends between them.
         rows = [LINE_ENDS.split(repair(text)) if text is not None else [] for text in texts]
         lines = [line for row in rows for line in row[::2]]

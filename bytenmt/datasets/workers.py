@@ -35,9 +35,10 @@ class Workers:
         self._pool = ProcessPoolExecutor(n, get_context("spawn"), _initialize, (load,))
 
     def translate(self, lines: Sequence[bytes], first: int) -> list[TranslationResult]:
-        """Translate lines as Translator.translate_lines does.
+        """Translate UTF-8 lines; return a result for each, in their order.
 
-        first: number of the first line. Raises what load has raised, and BytenmtError.
+        first: number of the first line in its text, on which the random draws of sampling depend.
+        Raises what `load` has raised, and BytenmtError if a process has died.
         """
         size = -(-len(lines) // (self._n * PARTS_PER_PROCESS)) or 1
         begins = range(0, len(lines), size)

@@ -1,4 +1,4 @@
-"""Requests in, hypotheses out; given texts in, what each byte costs out.
+"""Decode requests into hypotheses, and score fixed texts: log-probability and rank of every byte.
 
 Takes requests (interface.Request) and gives hypotheses (interface.Hypothesis), by engines
 (subclasses of engine.Engine). The output of a sentence does not depend on the others, and all

@@ -16,15 +16,15 @@ from bytenmt.splitmix import draw_key
 
 
 class Engine(ABC):
-    """Decodes up to `capacity` sentences side by side, each in a slot.
+    """Base class of engines, which decode up to `capacity` sentences at once, each in a slot.
 
-    `admit` requests, call `advance` again and again, and take what `finished` returns. The output
-    of a sentence does not depend on the others. Subclasses add `admit` and `advance`, that is,
-    encoders and decoders; the search is here.
+    A slot is a place in the batch. Give requests to `admit`, then call `advance` and `finished` in
+    turn. The output of a sentence does not depend on the others. Subclasses define `admit` and
+    `advance`, that is, run encoders and decoders; the state of the search is here.
     """
 
     def __init__(self, options: SearchOptions, capacity: int, n_models: int = 0) -> None:
-        """n_models: see SearchState.allocate."""
+        """n_models: models whose logits the state holds; 0 if the engine writes log_p itself."""
         self.capacity = capacity
         self.params = SearchParams.from_options(options)  # for compiled code
         # Of the search; replaced by a larger one when a sentence needs more room.
@@ -42,21 +42,19 @@ class Engine(ABC):
     def admit(self, requests: list[Request]) -> list[int]:
         """Encode the sources of at most room() requests, and put each into a free slot.
 
-        Return a handle (a number) for each, in their order.
+        Return for each, in their order, a handle: a number that names its sentence in `finished`,
+        `drop` and `so_far`.
         """
 
     @abstractmethod
     def advance(self, n_steps: int) -> None:
-        """Execute n_steps steps.
-
-        Each step adds a byte to every hypothesis of the sentences that are not done.
-        """
+        """Execute n_steps decode steps, each of which adds a byte to every open hypothesis."""
 
     def take_slots(self, requests: Sequence[Request]) -> tuple[list[int], list[int]]:
-        """Put new sentences into free slots, at their first byte; return their handles and slots.
+        """Start the search for new sentences in free slots; return their handles and their slots.
 
-        A handle is a number that is never used again. Raises ValueError if there are not enough
-        free slots.
+        A handle is a number that names the sentence and is never used again, a slot an index into
+        the arrays of `state`. Raises ValueError if there are not enough free slots.
         """
         if len(requests) > self.room():
             raise ValueError(f"{len(requests)} sentences, but there is room for {self.room()}")
@@ -73,10 +71,10 @@ class Engine(ABC):
         return handles, slots
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Return (handle, hypotheses, best first) of the sentences done since the last call.
+        """Return (handle, hypotheses, best first) of each sentence done since the last call.
 
-        Their slots are free then. Waits for the device. Raises BytenmtError if a model's
-        probabilities are NaN.
+        handle: the number that `admit` returned. The slots of these sentences become free. Raises
+        BytenmtError if a model's probabilities are NaN.
         """
         hypotheses = [
             (handle, self._hypotheses(slot, returns_all))
@@ -88,15 +86,15 @@ class Engine(ABC):
         return hypotheses
 
     def drop(self, handle: int) -> None:
-        """Abandon a sentence: its slot is free again."""
+        """Abandon a sentence, by the handle that `admit` returned: its slot becomes free."""
         slot, _ = self._slots.pop(handle)
         self.state.state[slot] = FREE
 
     def so_far(self, handle: int) -> bytes:
-        """Return the output so far of a sentence that `finished` has not returned.
+        """Return the output so far of a sentence that `finished` has not returned yet.
 
-        It may end inside a character. Only for beam 1: with more beams it may change at the next
-        step.
+        handle: the number that `admit` returned. The output may end inside a character. Only for
+        beam 1: with more beams it may change at the next step.
         """
         slot, _ = self._slots[handle]
         return self.state.text(slot, int(self.state.step[slot]), 0)

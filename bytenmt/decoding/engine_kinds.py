@@ -16,12 +16,12 @@ class EngineKind(NamedTuple):
     """A kind of engine: where and in which precisions it runs, and how models are loaded for it."""
 
     name: str  # its name in --engine
-    description: str  # what it is, for --help
+    description: str  # for --help
     devices: tuple[str, ...]  # some of DEVICES
     precisions: tuple[str, ...]  # in which it computes
     default_precision: str | None  # None: that of the matrices in the weights file
-    # Whether it runs programs (architectures/*/program.py) and does without PyTorch; if not, it
-    # runs modules.
+    # Whether it runs models as programs (lists of instructions, see architectures/*/program.py),
+    # without PyTorch; if not, it runs PyTorch modules.
     runs_programs: bool
     # "module:function". The function takes the weights files with their contents, the EngineSpec
     # and a Reporter, and returns the EngineFunctions of loading.py.
@@ -66,14 +66,14 @@ PRECISIONS = tuple(dict.fromkeys(name for kind in ENGINES.values() for name in k
 
 
 def engine_help() -> str:
-    """Return the help of --engine."""
+    """Return the --help text of the option --engine: the names of all engines, described."""
     kinds = [f"{kind.name} ({kind.description})" for kind in ENGINES.values()]
     listed = f"{', '.join(kinds[:-1])} or {kinds[-1]}"
     return f"Inference engine: {listed}; auto takes the fastest one for the device."
 
 
 def precision_help() -> str:
-    """Return the help of --precision."""
+    """Return the --help text of the option --precision: each engine's precisions and default."""
     allowed = "; ".join(
         f"{' or '.join(kind.precisions)} with {kind.name}" for kind in ENGINES.values()
     )

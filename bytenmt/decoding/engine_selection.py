@@ -12,16 +12,16 @@ from bytenmt.decoding.engine_kinds import DEVICES, ENGINES
 from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.errors import BytenmtError, DeviceError
 
-# Devices of which one is there where a GPU is (dxg: under Windows).
+# Device files, one of which exists where a driver for a GPU is installed (dxg: under Windows).
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg")
 
 
 def select_engine(spec: EngineSpec, runs_programs: bool = True) -> EngineSpec:
-    """Return the spec with AUTO replaced by an engine and a device of this machine.
+    """Return the spec with an AUTO engine or device replaced by the fastest one of this machine.
 
-    The precision stays as it is. runs_programs: whether AUTO may be an engine that runs programs.
-    Raises DeviceError for a device that is not available, BytenmtError for settings that exclude
-    each other.
+    The precision stays as it is. runs_programs: whether AUTO may be the engine that runs a model as
+    a program, a list of instructions, which not every architecture has. Raises DeviceError for a
+    device that is not available, BytenmtError for an engine that does not run on the device.
     """
     devices = tuple(DEVICES) if spec.engine == AUTO else ENGINES[spec.engine].devices
     if spec.device != AUTO:
@@ -51,7 +51,7 @@ def n_cores() -> int:
 
 
 def has_gpu() -> bool:
-    """Return whether PyTorch finds a GPU; without a driver PyTorch is not imported."""
+    """Return whether PyTorch finds a GPU; without a GPU driver PyTorch is not even imported."""
     if not any(os.path.exists(name) for name in DRIVERS):
         return False
     try:
@@ -62,10 +62,10 @@ def has_gpu() -> bool:
 
 
 def precision_of(stored: str, spec: EngineSpec) -> str:
-    """Return the precision in which an engine computes: "fp32", "bf16" or "int8".
+    """Return the precision in which the engine of `spec` computes: "fp32", "bf16" or "int8".
 
-    stored: that of the matrices in the weights file, which decides for some engines if
-    spec.precision is AUTO. spec: its engine is not AUTO.
+    spec: with an engine that is not AUTO. Where its precision is AUTO, the engine's default is
+    returned, or, if it has none, `stored`: the precision of the matrices in the weights file.
     """
     if spec.precision != AUTO:
         return spec.precision

@@ -57,9 +57,10 @@ engine_option = partial(option, heading=SPEED_HEADING)
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """Options of a search, which Settings.from_dict checks.
+    """Options of the search for output texts: beam search, its penalties, and sampling.
 
-    Its fields hold the help of the commands' options. Commands set the last one themselves.
+    Each field holds its default, bounds and help, from which the options of the commands are made;
+    `endless` is set by commands themselves. Settings.from_dict checks the values.
     """
 
     beam: Beam = search_option(
@@ -104,10 +105,11 @@ class SearchOptions:
 
 @dataclass(frozen=True)
 class EngineSpec:
-    """The engine, device, precision and threads that decode.
+    """The engine, device, precision and number of threads that decode, and a model that reranks.
 
-    load_runs replaces AUTO by what suits best. precision stays AUTO where the weights files decide,
-    threads None where the engine does. Raises SettingError for a value that is not a choice.
+    load_runs replaces AUTO ("auto") by the engine and the device that suit best. precision stays
+    AUTO where the weights files decide on it, threads None where the engine does. Raises
+    SettingError for a value that is not a choice.
     """
 
     engine: str = engine_option(AUTO, engine_help(), choices=(AUTO, *ENGINES))
@@ -159,8 +161,8 @@ class Request(NamedTuple):
     prefix: bytes = b""
     # Identifies the text for sampling: the random numbers depend on it, not on the batch.
     number: int = 0
-    # Numbers of sentinels, from 0, of an opening and its closing tag: the first of a pair must be
-    # written before the second.
+    # Numbers of sentinels (0 for byte 0xF5) that stand for an opening and its closing tag: the
+    # first of a pair must be written before the second.
     pairs: tuple[tuple[int, int], ...] = ()
     formality: Form | None = None  # that the output is asked to have; None: the model's choice
     # Whether all hypotheses that the search has finished are returned, not the n_best alone.
@@ -168,7 +170,10 @@ class Request(NamedTuple):
 
     @property
     def encoded_source(self) -> bytes | None:
-        """The source as the encoder reads it: behind the byte that asks for a form of address."""
+        """The source as the encoder reads it, without EOS; None for a text without a source.
+
+        If a form of address is requested, it begins with the byte that stands for that form.
+        """
         return None if self.source is None else with_form(self.source, self.formality)
 
 
@@ -180,8 +185,8 @@ class Hypothesis(NamedTuple, Generic[TextT]):
     # temperature.
     log_probability: float
     # Ranks hypotheses, the highest first: log_probability / (bytes + 1) ** length_penalty, except
-    # that a sentinel written instead of a likelier EOS costs only as much as EOS. A Reranker
-    # changes it.
+    # that a sentinel (a byte that stands for a copied span) written instead of a likelier EOS costs
+    # only as much as EOS. A Reranker changes the score.
     score: float
     # Names of suspected faults, such as "placement" (see translation/line_batch and confidence);
     # None where nothing was checked.

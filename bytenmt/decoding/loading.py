@@ -38,7 +38,7 @@ M = TypeVar("M")  # a model as an engine takes it: packed, or a module
 
 
 class EngineFunctions(NamedTuple):
-    """Functions that make engines (to decode) and scorers (to score fixed texts) of models."""
+    """Functions that make engines (to decode) and scorers (of fixed texts) from loaded models."""
 
     # Takes the options and the number of sentences that are decoded side by side at most.
     make_engine: Callable[[SearchOptions, int], Engine]
@@ -47,7 +47,7 @@ class EngineFunctions(NamedTuple):
 
 
 class LoadedRun(NamedTuple):
-    """The description of a run that was loaded, without its weights."""
+    """The description of a run (a trained model) that was loaded, without its weights."""
 
     file: Path  # the weights file
     config: Config
@@ -72,12 +72,12 @@ class Runtime:
     make_engine: Callable[[SearchOptions, int], Engine]
     make_scorer: Callable[[], Scorer]
     make_attention_scorers: Callable[[], list[Scorer]]
-    has_source: bool = True  # whether the runs are translation models, not language models
+    has_source: bool = True  # whether the models translate, instead of being language models
     max_source_bytes: int = 1000  # the longest line that all of them saw in training
-    runs: Sequence[LoadedRun] = ()  # that were loaded; empty for models in memory
+    runs: Sequence[LoadedRun] = ()  # one of each model; empty for models in memory
     # The engine in use; only its precision may still be AUTO.
     spec: EngineSpec = EngineSpec("torch", "cpu")
-    # Of the opposite direction, to rerank hypotheses; None: no reranking.
+    # A model of the opposite direction, to rerank hypotheses by it; None: no reranking.
     reverse: Scorer | None = None
 
     @property
@@ -87,16 +87,19 @@ class Runtime:
 
     @property
     def has_sentinels(self) -> bool:
-        """True if all runs were trained with sentinels, so that they can keep spans."""
+        """True if all runs were trained with sentinels: bytes that stand for spans to be copied."""
         return bool(self.runs) and all(run.config.data.sentinels > 0 for run in self.runs)
 
     @property
     def has_formality(self) -> bool:
-        """True if all runs were trained with forms of address, so that they can be asked for."""
+        """True if all runs were trained to use a requested form of address, formal or informal."""
         return bool(self.runs) and all(run.config.data.formality > 0 for run in self.runs)
 
     def check_formality(self, formality: Form | None) -> None:
-        """Raise SettingError if the runs have not learned the form of address that is asked for."""
+        """Raise SettingError if the runs have not learned the form of address that is requested.
+
+        formality: "formal" or "informal"; None: none is requested, which is always right.
+        """
         if formality is not None and not self.has_formality:
             raise SettingError(
                 "formality needs a model that was trained with forms of address (data.formality):"
@@ -105,24 +108,30 @@ class Runtime:
 
     @property
     def search_defaults(self) -> SearchDefaults | None:
-        """The search settings that the first run with some stores as defaults; None without any."""
+        """Search settings tuned for a model, such as its length penalty; None if no run has any.
+
+        Of several runs, those of the first one that has some.
+        """
         return next((run.facts.search for run in self.runs if run.facts.search is not None), None)
 
     @property
     def source_words(self) -> SourceWords | None:
-        """The words of the training text that the first run with some stores; None without any."""
+        """The frequent words of a model's training sources; None if no run stores them.
+
+        Of several runs, those of the first one that stores them.
+        """
         return next((run.facts.words for run in self.runs if run.facts.words is not None), None)
 
 
 def load_runs(
     paths: Sequence[str | Path], spec: EngineSpec, reporter: Reporter = SILENT
 ) -> Runtime:
-    """Load run folders or weights files, of any architectures.
+    """Load trained models from run folders or weights files, of any architectures.
 
-    Several form an ensemble by their mean probabilities. spec: the engine to use; AUTO is replaced.
-    With the numba engine, kernels are compiled where no object fits. reporter: gets messages
-    that a user may not expect. Raises CheckpointError for a file, BytenmtError where the runs do
-    not fit together or the engine is not available.
+    Several form an ensemble, whose probabilities are averaged. spec: the engine to use; AUTO is
+    replaced by one that suits the machine. reporter: shows messages, such as that the numba engine
+    must compile its kernels on this processor. Raises CheckpointError for a file, BytenmtError
+    where the models do not fit together or the engine is not available.
     """
     if not paths:
         raise SettingError("no run: give a run folder or a weights file")
@@ -164,10 +173,11 @@ def _kind(run: LoadedRun) -> str:
 
 
 def find_reverse(runs: Sequence[str | Path], reporter: Reporter) -> Path | None:
-    """Return the opposite model that the first run names beside it; None if there is none.
+    """Return the folder of the model of the opposite direction that the first run's search.json
+    names; None if it names none.
 
-    reporter: told where the model that is named is missing. Raises CheckpointError for a damaged
-    search.json.
+    runs: run folders or weights files. A folder without weights counts as none, and `reporter`
+    shows a message. Raises CheckpointError for a damaged search.json.
     """
     path = reverse_path(Path(runs[0]))
     if path is not None and not has_weights(path):
@@ -209,7 +219,8 @@ def runtime_from_models(
 ) -> Runtime:
     """Return the Runtime of models in memory, which decode with the torch engine.
 
-    models: in evaluation mode on `device`; else ValueError is raised. Several form an ensemble.
+    models: in evaluation mode on `device`, else ValueError is raised. Several form an ensemble.
+    has_source: whether they translate, instead of being language models.
     """
     from bytenmt.decoding.pytorch.engine import TorchEngine
     from bytenmt.decoding.pytorch.scorer import TorchScorer
@@ -226,7 +237,7 @@ def runtime_from_models(
 
 
 def n_threads(spec: EngineSpec) -> int:
-    """Return how many CPU threads the engine of a Runtime's spec uses, once its runs are loaded."""
+    """Return the number of CPU threads that an engine uses. spec: with an engine, not AUTO."""
     if ENGINES[spec.engine].runs_programs:
         return spec.threads or min(MAX_THREADS, n_cores())
     import torch
@@ -241,10 +252,12 @@ def engine_functions(
     make_engine: Callable[[Sequence[M], SearchOptions, int], Engine],
     make_scorer: Callable[[Sequence[M]], Scorer],
 ) -> EngineFunctions:
-    """Return the functions of a Runtime; a model that several of them need is built once.
+    """Return the functions of a Runtime, made of an engine's own functions.
 
-    stored: file and contents of each model. build: returns the model of a number, from 0, in a
-    precision.
+    stored: file and contents of each model. spec: with an engine that is not AUTO. build: returns
+    a model, given its index in `stored` and a precision such as "fp32"; called once for each pair.
+    make_engine: returns an engine, given all models, the options and the number of slots.
+    make_scorer: returns a scorer of models.
     """
     build = cache(build)
     scorer_precision = "fp32" if spec.precision == AUTO else spec.precision

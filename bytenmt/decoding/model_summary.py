@@ -17,10 +17,11 @@ SOURCE_BYTES = 100  # of the source for which the cost of a step is given
 
 
 def model_description(name: str, preset: str | None, settings: Sequence[str] = ()) -> str:
-    """Return sizes and costs of a model, as TOML comments, and its configuration.
+    """Return a text: sizes and costs of a model, as TOML comments, and its configuration as TOML.
 
-    name: an architecture, a run folder or a weights file. preset, settings (`model.source=false`):
-    only for an architecture. Raises BytenmtError.
+    name: an architecture, a run folder or a weights file. preset (such as "small"; None: the
+    default) and settings (such as `model.source=false`): only for an architecture. Raises
+    BytenmtError for an unknown name, or for a preset or settings of a trained model.
     """
     config = config_of(name, preset, settings)
     path = resolve_path(Path(name))
@@ -32,9 +33,10 @@ def model_description(name: str, preset: str | None, settings: Sequence[str] = (
 
 
 def config_of(name: str, preset: str | None, settings: Sequence[str] = ()) -> Config:
-    """Return the configuration of an architecture with preset and settings, or of a run.
+    """Return the configuration of an architecture with preset and settings, or of a trained model.
 
-    name: the architecture, or a run folder or weights file. Raises BytenmtError.
+    name: an architecture, a run folder or a weights file. preset (such as "small") and settings
+    (such as `model.source=false`): only for an architecture. Raises BytenmtError.
     """
     path = resolve_path(Path(name))
     if name in PRESETS["small"]:
@@ -51,10 +53,11 @@ def config_of(name: str, preset: str | None, settings: Sequence[str] = ()) -> Co
 def describe(
     config: Config, file: Path | None = None, precision: str = "fp32", facts: Facts | None = None
 ) -> str:
-    """Return sizes and costs as TOML comments, then the configuration: a file for --config.
+    """Return a model's sizes and costs as TOML comments, then its configuration as TOML.
 
-    file: a weights file, whose size is listed, too, and whose matrices are in `precision`; None: no
-    file. facts: about a training, whose text and search defaults come first.
+    The text is a valid file for the option --config. file: a weights file, whose size is listed,
+    too, and whose matrices are in `precision`; None: no file. facts: what a weights file stores
+    about the training; the share of lines with several sentences and search defaults are listed.
     """
     model = config.model
     comments = dict[str, str]()

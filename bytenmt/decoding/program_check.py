@@ -40,11 +40,12 @@ NOISE_SEED = 1
 def check_program(
     model: Model[Any, Any], config: ModelSection, reporter: Reporter = SILENT
 ) -> None:
-    """Raise BytenmtError if a model's program for the CPU engine differs from its module.
+    """Raise BytenmtError if a model's program computes something else than its PyTorch module.
 
-    Both give a few fixed bytes log-probabilities, in float32 on the CPU, by a copy of the model
-    with noise on all its parameters. A model without a program, or whose module gives NaN, passes.
-    reporter: shows that kernels are compiled.
+    The program is the architecture as a list of instructions for the CPU engine. Both score a few
+    fixed texts in float32 on the CPU, with the weights of a copy of the model to which noise is
+    added, and their log-probabilities are compared. An architecture without a program, or a module
+    that gives NaN, passes. reporter: shows that kernels are compiled, if they must be.
     """
     if not has_program(config):
         return

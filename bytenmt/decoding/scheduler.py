@@ -16,22 +16,22 @@ STOP_TEST_EVERY = 8  # steps between two tests whether a sentence is done
 
 
 class RunningRequest(NamedTuple):
-    """A request that an engine decodes."""
+    """A request that an engine is decoding."""
 
     number: int  # by which Scheduler.step names it
-    job: Hashable
-    client: Hashable  # the owner of the job
+    job: Hashable  # key of the requests that Scheduler.drop removes together
+    client: Hashable  # key of the owner of the job
 
 
 class Scheduler:
-    """Admits requests to an engine while others are being decoded.
+    """Admits requests to an engine while others are being decoded (continuous batching).
 
-    Waiting requests are admitted as soon as a quarter of the slots is free: encoding them costs a
-    call, which is better shared. A free slot goes to the client that has the fewest, so that
-    neither many nor long sentences of one client keep the others waiting (max-min fairness). While
-    there are several clients, none has more than half of the slots, and requests are admitted as
-    soon as any slot is free: a client with a few sentences need not wait for those of one that
-    sends without end.
+    Waiting requests are admitted as soon as a quarter of the slots (places in the engine's batch)
+    is free: encoding them costs a call, which is better shared. A free slot goes to the client that
+    has the fewest, so that neither many nor long sentences of one client keep the others waiting
+    (max-min fairness). While there are several clients, none has more than half of the slots, and
+    requests are admitted as soon as any slot is free: a client with a few sentences need not wait
+    for those of one that sends without end.
 
     Clients with equally many slots take turns, and so do the jobs of a client, so that a short job
     does not wait for a long one. The sentences of a job are admitted in their order.
@@ -50,14 +50,14 @@ class Scheduler:
         return bool(self._waiting or self._running)
 
     def running_jobs(self) -> set[Hashable]:
-        """Return the jobs of which a request is being decoded."""
+        """Return the keys of the jobs, given to `submit`, that have a request being decoded now."""
         return {job for _, job, _ in self._running.values()}
 
     def submit(self, request: Request, job: Hashable = None, client: Hashable = None) -> int:
         """Queue a request and return its number, counted from 0, by which `step` names it.
 
-        job: a key of the requests that `drop` removes together. client: a key of the owner of the
-        job, among which slots are shared.
+        job: any key, the same for requests that `drop` removes together. client: any key of the
+        owner of the job; clients share the engine's slots fairly.
         """
         number = self._n_submitted
         self._waiting.setdefault(client, {}).setdefault(job, deque()).append((number, request))
@@ -65,9 +65,9 @@ class Scheduler:
         return number
 
     def drop(self, job: Hashable) -> None:
-        """Remove all requests of a job, also those that are being decoded.
+        """Remove all requests of a job, also those being decoded; `step` will not return them.
 
-        `step` does not return them.
+        job: the key that was given to `submit`.
         """
         for client, jobs in list(self._waiting.items()):
             jobs.pop(job, None)
@@ -81,7 +81,8 @@ class Scheduler:
     def step(self, n_steps: int = STOP_TEST_EVERY) -> list[tuple[int, list[Hypothesis]]]:
         """Admit waiting requests if enough slots are free, and execute n_steps decode steps.
 
-        Returns (number of the request, hypotheses, best first) of the requests that are then done.
+        A step adds a byte to each hypothesis. Returns (number from `submit`, hypotheses, best
+        first) of each request that is then done.
         """
         room = self._engine.room()
         has_room = not self._running or 4 * room >= self._engine.capacity
@@ -126,7 +127,7 @@ class Scheduler:
 def decode(engine: Engine, requests: Sequence[Request]) -> Iterator[tuple[int, list[Hypothesis]]]:
     """Decode requests with an idle engine; yield (index of the request, hypotheses, best first).
 
-    Each is yielded when it is done, which is not the order of the requests.
+    A request is yielded as soon as it is done, so that the order is not that of the requests.
     """
     scheduler = Scheduler(engine)
     for request in requests:
@@ -138,7 +139,7 @@ def decode(engine: Engine, requests: Sequence[Request]) -> Iterator[tuple[int, l
 def stream_characters(engine: Engine, request: Request) -> Iterator[bytes]:
     """Yield the output of a request in parts of whole characters, as soon as they are decoded.
 
-    engine: with beam 1; no other sentences are decoded meanwhile.
+    engine: an idle one with beam 1; it must decode no other sentences meanwhile.
     """
     (handle,) = engine.admit([request])
     n_sent = 0

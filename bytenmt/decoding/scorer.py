@@ -27,13 +27,13 @@ class TextScores(NamedTuple):
 
 
 class Stream(Protocol):
-    """Protocol: scores one text without a source, piece by piece as it arrives.
+    """Protocol: scores one text piece by piece as it arrives, by language models (no source).
 
     There is no EOS: all 256 byte values are data.
     """
 
     def read(self, data: bytes) -> TextScores:
-        """Return the scores of the next bytes of the text, given all bytes of earlier calls.
+        """Return the scores of `data`, the next bytes of the text, given those of earlier calls.
 
         data: at least one byte. How a text is split over calls only changes the rounding.
         """
@@ -44,7 +44,7 @@ class Scorer(Protocol):
     """Protocol: scores fixed texts by one model, or by the mean probabilities of several."""
 
     def open_stream(self) -> Stream:
-        """Return a new stream, which scores one text from its beginning."""
+        """Return a new stream, which scores one text without a source from its beginning."""
         ...
 
     def score_texts(
@@ -52,9 +52,9 @@ class Scorer(Protocol):
     ) -> list[TextScores]:
         """Return the scores of each text, in their order.
 
-        texts: none empty, each from its first byte on; EOS is scored only where a text ends with
-        it. sources: the source of each text, without EOS; None for models without a source.
-        formality: the form of address that the sources ask for, None for none.
+        texts: none empty; EOS is scored only where a text ends with it. sources: the source of each
+        text, without EOS; None for models without a source. formality: the form of address that the
+        sources request, "formal" or "informal"; None: none.
         """
         ...
 
@@ -65,7 +65,7 @@ class Scorer(Protocol):
 
         Weights are float32 (bytes of the text, bytes of the source + 1): how much the prediction of
         each byte attends to each source byte and, last, to its EOS. pairs: without EOS, no text
-        empty. Only for a scorer of a single model that has attention. formality: the form of
-        address that the sources ask for; the byte that asks for it has no column.
+        empty. Only for a scorer of a single model that has attention. formality: see score_texts;
+        the byte before a source that requests it has no column in the weights.
         """
         ...

@@ -18,18 +18,21 @@ IN_TEXT = -2
 
 
 def is_in_text(part: str | Code) -> bool:
-    """Return whether a part is a code made of a part of a string."""
+    """Return whether a part of a text is a Code that was made from a piece of a string."""
     return isinstance(part, Code) and part.pair == IN_TEXT
 
 
 def pair_partners(parts: Sequence[str | Code]) -> dict[int, int]:
-    """Map the index of each code of a pair to that of the other one, if it is there."""
+    """Map the index of each paired code of a text to the index of its partner, both ways."""
     opening_of = match_pairs(map(pair_key, parts))
     return opening_of | {opening: closing for closing, opening in opening_of.items()}
 
 
 def split_spans(parts: CodedText) -> CodedText:
-    """Return parts with placeholders, tags and addresses as codes, except in ICU messages."""
+    """Turn placeholders, tags and addresses in the strings of a text into Codes of pair IN_TEXT.
+
+    Strings with ICU plural or select forms, such as {n, plural, …}, stay whole.
+    """
     pieces = list[str | Code]()
     for part in parts:
         if isinstance(part, Code) or ICU_FORMS.search(part):
@@ -44,7 +47,7 @@ def split_spans(parts: CodedText) -> CodedText:
 
 
 def codes_of(parts: CodedText) -> list[Code]:
-    """Return the codes of a text in order."""
+    """Return the inline codes of a text, in order."""
     return [part for part in parts if isinstance(part, Code)]
 
 
@@ -56,12 +59,12 @@ def keeps_spans(source: CodedText, translation: CodedText) -> bool:
 
 
 def keeps_codes(source: CodedText, translation: CodedText) -> bool:
-    """Return whether a translation has each code as often as its source, and no other code."""
+    """Return whether a translation has each inline code as often as its source, and no other."""
     return Counter(codes_of(source)) == Counter(codes_of(translation))
 
 
 def pairs_with_words(parts: CodedText) -> set[int]:
-    """Return the numbers (Code.pair) of the pairs of codes with a word between them."""
+    """Return the numbers (Code.pair) of the pairs of codes that have a word between them."""
     partners = pair_partners(parts)
     numbers = set[int]()
     for index, part in enumerate(parts):
@@ -72,11 +75,11 @@ def pairs_with_words(parts: CodedText) -> set[int]:
 
 
 def nest_pairs(source: CodedText, translation: CodedText) -> CodedText:
-    """Return a translation whose pairs of codes are nested only as they are in the source.
+    """Move closing codes of a translation so that pairs are nested only as they are in the source.
 
-    An outer pair is closed before a pair that does not belong into it: a link may not be in another
-    one. White space just inside a pair moves out of it, unless the source has some there: Markdown
-    has no emphasis in ** a**.
+    If a pair opens inside another one that is not around it in the source, the other is closed
+    first: a link may not be in another one. White space just inside a pair moves out of it, unless
+    the source has some there: Markdown has no emphasis in ** a**.
     """
     nested = _NestedText(source)
     for part in translation:

@@ -31,7 +31,7 @@ CHARACTERS = {"tab": "\t", "cr": "\n", "br": "\n", "noBreakHyphen": "\u2011"}  #
 
 
 def read(data: bytes, _: ReadOptions) -> Document:
-    """Read a Word document (.docx): a unit for each paragraph with text. Raises DataError."""
+    """Read a Word document: a translation unit for each paragraph with text. Raises DataError."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             infos = archive.infolist()

@@ -23,10 +23,11 @@ class Format(NamedTuple):
 
     name: str  # as --format and ReadOptions.format have it
     reader: str  # "module.function" of bytenmt.documents, called with bytes and ReadOptions
-    suffixes: tuple[str, ...]  # of its files, in lower case
+    suffixes: tuple[str, ...]  # of its files, in lower case, such as ".html"
     is_bilingual: bool = False  # whether a file holds translations beside their sources
     needs_column: bool = False  # whether the reader needs the column to translate
-    may_declare_source: bool = False  # of files without translations
+    # Whether a file without translations may name its source language as the target language.
+    may_declare_source: bool = False
     # "module.function" that reads pairs of texts as a stream, of a file larger than the memory. It
     # may have several languages, so that source and target must be given.
     pair_reader: str = ""
@@ -58,7 +59,10 @@ FORMATS = {record.name: record for record in _ALL_FORMATS}
 
 
 def format_of(path: Path, advice: str = "give --format, one of") -> Format:
-    """Return the format of a file by its suffix. Raises BytenmtError for unknown ones."""
+    """Return the format of a file by its suffix. Raises BytenmtError if no format has it.
+
+    advice: end of the error's message, followed by the names of all formats.
+    """
     for record in FORMATS.values():
         if path.suffix.lower() in record.suffixes:
             return record
@@ -68,10 +72,10 @@ def format_of(path: Path, advice: str = "give --format, one of") -> Format:
 
 
 def read(data: bytes, options: ReadOptions, path: Path | str = "the document") -> Document:
-    """Parse the bytes of a file with the reader of options.format, without its blank units.
+    """Parse the bytes of a file in the format options.format; units without text are left out.
 
-    path: named in messages only. Raises DataError, as `dump` of the document does, and BytenmtError
-    if the library for the format is not installed.
+    path: the name of the file in messages; it is not opened. Raises DataError, as `dump` of the
+    document does, and BytenmtError if the library for the format is not installed.
     """
     reader = _function(FORMATS[options.format].reader)
     with _as_data_error(path, options.format):
@@ -105,8 +109,9 @@ def _as_data_error(path: Path | str, name: str) -> Iterator[None]:
 def unit_pairs(path: Path, record: Format, pair: tuple[str, str] | None) -> Iterator[UnitPair]:
     """Yield source, translation and name of each unit that is translated and not marked for review.
 
-    pair: source and target language, which a TMX needs. From a table the first two columns are
-    read; a TMX may be larger than the memory. Raises DataError.
+    path, record: the file and its format. pair: codes of the source and target language; only a TMX
+    needs them. Of a table the first two columns are read; a TMX may be larger than the memory.
+    Raises DataError.
     """
     if not record.is_bilingual:
         names = ", ".join(other.name for other in FORMATS.values() if other.is_bilingual)

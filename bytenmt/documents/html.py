@@ -64,7 +64,10 @@ SPACE = re.compile(r"[ \t\r\n\f]+")
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Read HTML: a unit for each run of text, and for some attributes. Raises DataError."""
+    """Read HTML: a translation unit for each run of text between blocks. Raises DataError.
+
+    The attributes alt, title, placeholder, aria-label and the page's descriptions are units, too.
+    """
     if (tree := _parse_xml(data)) is not None:
         return _read_xhtml(tree, data, options)
     declared = CHARSET.search(data[:2048])

@@ -35,7 +35,10 @@ def parse(data: bytes, root: str = "") -> Any:
 
 
 def dump(tree: Any, data: bytes) -> bytes:
-    """Return a tree as bytes, with the prologue, byte order mark and line ends of a file."""
+    """Serialise an lxml tree with the prologue, byte order mark and line ends of the original file.
+
+    data: the bytes of the file from which the tree was parsed.
+    """
     root = tree.getroot()
     encoding = tree.docinfo.encoding or "UTF-8"
     original = data.decode(encoding).removeprefix("\ufeff")
@@ -67,13 +70,13 @@ def child(element: Element, name: str) -> Element:
 
 
 def inherited_attribute(element: Element, name: str) -> str | None:
-    """Return an attribute of the element or of the nearest ancestor that has it, else None."""
+    """Return the attribute `name` of an element or its nearest ancestor that has it, else None."""
     values = (node.get(name) for node in (element, *element.iterancestors()))
     return next((value for value in values if value is not None), None)
 
 
 def unwrap_lines(text: str) -> str:
-    """Replace each line end with an indentation behind it by a space: an editor has wrapped it."""
+    """Join wrapped lines: each line end that is followed by an indentation becomes a space."""
     return WRAPPED.sub(" ", text) if "\n" in text else text  # the test saves time
 
 
@@ -102,18 +105,18 @@ def append_text(element: Element, text: str) -> None:
 
 
 def set_content(element: Element, content: Element) -> None:
-    """Replace the content of an element by that of `content`, whose children move into it."""
+    """Move the text and children of `content` into an element, in place of its own."""
     element.text = content.text
     element[:] = list(content)
 
 
 class InlineContent:
-    """XML content as strings and codes (`source`), from which `build` makes XML of a translation.
+    """XML content as strings and inline codes (`source`); `build` makes XML of its translation.
 
-    text, nodes: the text before the first node, and the nodes with their tails.
+    text, nodes: the text before the first node, and the nodes, each with the text behind it (tail).
     as_code: returns a Tag for an element that with its content is one code, else None: then it is a
         pair of codes around its content, or a single code if it is empty.
-    normalise: is applied to each text.
+    normalise: applied to each text, such as to join wrapped lines.
     """
 
     def __init__(

@@ -43,7 +43,10 @@ def _scan_string(text: str, begin: int, strict: bool = True) -> tuple[_String, i
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Read JSON or ARB; a @@locale becomes the target language. Raises ValueError, DataError."""
+    """Read JSON or ARB: a translation unit for each string value. Raises ValueError and DataError.
+
+    The language in ARB's @@locale becomes the target language of options.pair.
+    """
     file = EditedText(data)
     root = _Decoder().decode(file.text)
     locale = root.get("@@locale") if isinstance(root, dict) else None

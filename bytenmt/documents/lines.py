@@ -56,16 +56,16 @@ MAX_SHORTCUT_CHARS = 80  # of a text that may have a shortcut
 
 @dataclass(frozen=True)
 class UnitLine:
-    """A piece of a unit that a model translates on its own."""
+    """A piece of a unit (a paragraph or message), such as a line, that is translated on its own."""
 
-    parts: CodedText  # as the translator gets them: codes are <1>, </1>, <2/> and so on
-    codes: dict[Code, CodedText] = field(default_factory=dict)  # what each replaces
+    parts: CodedText  # strings and codes for the translator; codes are <1>, </1>, <2/> and so on
+    codes: dict[Code, CodedText] = field(default_factory=dict)  # parts that each code replaces
     # The mark of a keyboard shortcut and its letter, such as "&F", of which the mark has been
     # removed from the text; empty for none.
     shortcut: str = ""
 
     def restore(self, translation: Sequence[str | Code]) -> CodedText:
-        """Return a translation of `parts` for the unit: with its codes, shortcut and final sign."""
+        """Return a translation of `parts` with the unit's own codes, shortcut and final sign."""
         parts = list(translation)
         if isinstance(self.parts[-1], str):
             _restore_end(self.parts[-1], parts)
@@ -138,7 +138,10 @@ def _final_signs(text: str) -> str:
 
 
 def split_unit(source: CodedText) -> list[UnitLine | CodedText]:
-    """Split a unit into lines to translate and parts to copy, in order; [] for an ICU message."""
+    """Split the text of a unit into lines to translate and texts to copy, in order.
+
+    Return [] for an ICU message with plural or select forms, which is not translated.
+    """
     if is_icu_message(source):
         return []
     pieces_of_unit = list[UnitLine | CodedText]()
@@ -206,9 +209,10 @@ def _split_surroundings(text: CodedText) -> tuple[CodedText, CodedText, CodedTex
 
 
 def split_shortcut(core: CodedText) -> tuple[CodedText, str]:
-    """Return a short text without the mark of its keyboard shortcut, and the mark with its letter.
+    """Return a text without the mark of its keyboard shortcut, and the mark with its letter.
 
-    The second is "" where there is no mark, or where another sign like it makes it doubtful.
+    ("&File",) gives (("File",), "&F"). The second is "" if the text is long, has inline codes, no
+    mark, or several signs like one.
     """
     if len(core) != 1 or isinstance(core[0], Code) or len(core[0]) > MAX_SHORTCUT_CHARS:
         return core, ""

@@ -101,7 +101,10 @@ def _kept_rule(state: StateInline, silent: bool) -> bool:
 
 
 def read(data: bytes, _: ReadOptions) -> Document:
-    """Read Markdown: a unit for each paragraph, heading, list item, cell and front matter title."""
+    """Read Markdown: a translation unit for each paragraph, heading, list item and table cell.
+
+    The titles and descriptions of YAML front matter are units as well.
+    """
     file = EditedText(data)
     text = file.text
     titles = list[Unit]()

@@ -26,7 +26,10 @@ class TranslationMemory:
     """
 
     def __init__(self, pairs: Iterable[UnitPair]) -> None:
-        """pairs: source, translation and name of units; the last of equal ones counts."""
+        """pairs: (source, translation, name) of units; of equal sources and names the last counts.
+
+        A name is an id, key or context, "" for none.
+        """
         # By the source with None for each code, and by the name: the codes, and the translation.
         self._entries = dict[tuple[str | None, ...], dict[str, tuple[list[Code], CodedText]]]()
         for source, target, name in pairs:
@@ -50,8 +53,9 @@ class TranslationMemory:
     def match(self, source: CodedText, name: str = "") -> CodedText | None:
         """Return the stored translation of a unit, or of a line of it, with the codes of `source`.
 
-        None if there is none, or if it is unclear which code belongs where. The unit with the same
-        name is preferred, else the one stored last whose name is not a Context.
+        None if there is none, or if it is unclear which code belongs where. name: of the unit; of
+        several units with this source, the one with the same name is preferred, else the last one
+        whose name is not a Context.
         """
         key, codes = _template(source)
         entries = self._entries.get(key, {})

@@ -27,7 +27,7 @@ MIN_LIKENESS = 0.75  # below it, people should look where the codes stand
 
 
 class Pair(NamedTuple):
-    """A pair of codes of a line, with the line's parts between them."""
+    """A pair of inline codes of a line, with the strings and codes between them."""
 
     opening: Code
     closing: Code
@@ -35,15 +35,19 @@ class Pair(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Tokens of a translation, begin and end, that are like the content of a pair."""
+    """A range of tokens (words, signs, spaces) of a translation that resembles a pair's content."""
 
-    begin: int
-    end: int
-    likeness: float  # from 0 to 1
+    begin: int  # index of the first token
+    end: int  # index behind the last one
+    likeness: float  # Dice's coefficient of their pairs of letters, from 0 to 1
 
 
 def lines_to_repair(translations: Mapping[CodedText, LineTranslation]) -> list[CodedText]:
-    """Return what must be translated for `repair`: torn lines without pairs, and their contents."""
+    """Return further texts that `repair` needs translations of.
+
+    A line needs a repair if its translation lost the words between a pair of codes, or has codes
+    behind its end. Its texts are the line without its pairs of codes, and each pair's content.
+    """
     lines = dict[CodedText, None]()
     for _, line, translation in _with_tags(translations):
         if _is_torn(line, translation):
@@ -56,7 +60,10 @@ def lines_to_repair(translations: Mapping[CodedText, LineTranslation]) -> list[C
 def repair(
     translations: Mapping[CodedText, LineTranslation], further: Mapping[CodedText, LineTranslation]
 ) -> dict[CodedText, LineTranslation]:
-    """Return new translations of the lines to repair. further: one for each of lines_to_repair."""
+    """Return new translations, in which codes are in place, of the lines that need a repair.
+
+    translations: of lines, by UnitLine.parts. further: one for each text of lines_to_repair.
+    """
     repaired = dict[CodedText, LineTranslation]()
     for key, line, translation in _with_tags(translations):
         if _is_torn(line, translation):

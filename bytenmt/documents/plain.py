@@ -17,7 +17,7 @@ SAMPLE_CHARS = 4096  # of a table by which its delimiter is guessed
 
 
 def read_csv(data: bytes, options: ReadOptions) -> Document:
-    """Read a CSV file: a unit for the cell of each row in the column options.column.
+    """Read a CSV file: a translation unit for the cell of each row in the column options.column.
 
     A column that is given by its name has the first row as its header, which gets no unit. The
     translations replace the texts, or go to the column options.into. Raises DataError.
@@ -88,7 +88,7 @@ def _column(header: Sequence[str], column: str) -> int:
 
 
 def read_text(data: bytes, _: ReadOptions) -> Document:
-    """Read plain text: a unit for each line."""
+    """Read plain text: a translation unit for each line."""
     file = EditedText(data)
     units = list[Unit]()
     start = 0

@@ -67,7 +67,10 @@ STYLES = {f"{name}-format": style for style, names in LANGUAGES for name in name
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Read a PO file: units for its entries that are not obsolete. Raises OSError as polib does."""
+    """Read a PO file: a translation unit for each current entry, or for each of its plural forms.
+
+    Raises OSError for a malformed file, as polib does, and DataError.
+    """
     charset = CHARSET.search(data[:HEADER_BYTES])
     encoding = charset[1].decode() if charset and charset[1] != b"CHARSET" else None
     file = EditedText(data, encoding)
@@ -119,9 +122,9 @@ def _declare_plural_forms(catalogue: polib.POFile, options: ReadOptions) -> list
 
 
 def has_same_arguments(style: re.Pattern[str], source: str, translation: str) -> bool:
-    """Return whether two format strings have the same conversions, as `msgfmt -c` wants it.
+    """Return whether two format strings have the same conversions, such as %s, like `msgfmt -c`.
 
-    Those without a name must have the same order. style: the pattern of conversions, see STYLES.
+    Conversions without a name must have the same order. style: matches one conversion, see STYLES.
     """
     return _conversions(style, source) == _conversions(style, translation)
 

@@ -40,7 +40,7 @@ LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "a": "\a", "b": "\b", "v"
 
 
 def read_android(data: bytes, options: ReadOptions) -> Document:
-    """Read Android's resources: a unit for each string without translatable="false".
+    """Read Android's XML: a translation unit for each string without translatable="false".
 
     Elements that no translation changes stay as they are. Raises DataError and ValueError.
     """
@@ -76,9 +76,10 @@ def _android_elements(tree: Any) -> dict[tuple[str, ...], Any]:
 
 
 def read_mozilla(data: bytes, options: ReadOptions) -> Document:
-    """Read Fluent, DTD or Java's .properties by moz.l10n: a unit for each value.
+    """Read Fluent, DTD or Java's .properties by moz.l10n: a translation unit for each value.
 
-    Of Fluent, messages, attributes and variants have values. Raises DataError and ValueError.
+    The format is options.format. In Fluent, each message, attribute and variant has a value. Raises
+    DataError and ValueError.
     """
     moz_format = Format[options.format]  # its names are ours
     is_java = moz_format is Format.properties
@@ -148,7 +149,7 @@ def _tag(item: Expression | Markup) -> Tag:
 
 
 def read_ini(data: bytes, _: ReadOptions) -> Document:
-    """Read an .ini file: a unit for the value of each key of each section. Raises DataError."""
+    """Read an .ini file: a translation unit for the value of each key. Raises DataError."""
     file = EditedText(data)
     try:
         settings = INIConfig(StringIO(file.text), optionxformvalue=None)
@@ -164,7 +165,7 @@ def read_ini(data: bytes, _: ReadOptions) -> Document:
 
 
 def read_apple(data: bytes, _: ReadOptions) -> Document:
-    """Read Apple's .strings: a unit for the value of each "key" = "value";. Raises DataError."""
+    """Read Apple's .strings: a translation unit for the value of each key. Raises DataError."""
     if data.startswith((b"bplist", b"<?xml", b"<plist")):
         raise DataError("a property list: convert it to JSON, such as by plutil -convert json")
     file = EditedText(data)

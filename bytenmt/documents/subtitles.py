@@ -34,7 +34,7 @@ SOUND = re.compile(r"^([\[(][^\[\]()]{2,}[\])])\s+(?=\S)|(?<=\S)\s+(\[[^\[\]()]{
 
 
 def read_srt(data: bytes, _: ReadOptions) -> Document:
-    """Read SRT subtitles: a unit for each cue, or each of its speakers. Raises DataError."""
+    """Read SRT subtitles: a translation unit for each cue or speaker in it. Raises DataError."""
     file = EditedText(data)
     try:
         cues = [(str(cue.index), cue.content) for cue in srt.parse(file.text)]
@@ -46,7 +46,7 @@ def read_srt(data: bytes, _: ReadOptions) -> Document:
 
 
 def read_vtt(data: bytes, _: ReadOptions) -> Document:
-    """Read WebVTT subtitles: a unit for each cue, or each of its speakers. Raises DataError."""
+    """Read WebVTT subtitles: a translation unit for each cue or speaker in it. Raises DataError."""
     file = EditedText(data)
     try:
         captions = webvtt.from_string(file.text).captions
@@ -119,7 +119,7 @@ def _to_markup(part: str | Code, is_vtt: bool) -> str:
 
 
 def break_lines(text: str, n: int) -> list[str]:
-    """Break a text into at most n lines of about the same length.
+    """Break the text of a subtitle at spaces into at most n lines of about the same length.
 
     It stays one line if a further line would begin with a time, a dash or a name, which a reader
     takes for a new cue or speaker.

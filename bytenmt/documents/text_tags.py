@@ -18,15 +18,16 @@ from bytenmt.sentinels import Code, find_spans
 TAG = re.compile(r"</?([A-Za-z][\w:.-]*)(?:\s[^<>]*)?>")
 # Tags around a text without others.
 TAG_PAIR = re.compile(r"<([A-Za-z][\w:.-]*)(?:\s[^<>]*)?(?<!/)>([^<>]*)</\1>")
-# The number of tags in strings that are not paired yet; those of pairs are above it, and so above
-# those of codes.
+# Code.pair of a tag in a string that is not paired yet. Pairs of such tags have greater numbers,
+# pairs of a document's own codes smaller ones.
 UNPAIRED = 1 << 20
 
 
 def split_kept(text: str) -> CodedText:
-    """Return a text in which names of products, and tags around kept spans alone, are codes.
+    """Split a string into strings and Codes: names of products, such as GitHub, become Codes.
 
-    Names in tags and other kept spans are not: <a href="GitHub">.
+    So do paired tags that have no word between them to translate, with what they enclose. Names
+    inside tags and URLs are not split off: <a href="GitHub">.
     """
     spans = list(find_spans(text))
     kept = [match.span() for match in TAG_PAIR.finditer(text) if not has_words([match[2]])]
@@ -43,9 +44,10 @@ def split_kept(text: str) -> CodedText:
 
 
 def split_tags(parts: Sequence[str | Code], source: Sequence[str | Code] = ()) -> CodedText:
-    """Return parts in which the paired tags of strings are codes, with numbers above UNPAIRED.
+    """Turn paired tags that stand in the strings of a text, such as <b>, into Codes.
 
-    source: such parts, of which these are a translation: equal tags get the same numbers, in order.
+    Their Code.pair is above UNPAIRED. source: the result for the source text, if `parts` are its
+    translation: its k-th pair of a tag then has the same number as the source's k-th one.
     """
     pieces = list[str | Code]()
     for part in parts:
@@ -61,7 +63,7 @@ def split_tags(parts: Sequence[str | Code], source: Sequence[str | Code] = ()) -
 
 
 def join_tags(parts: Sequence[str | Code]) -> CodedText:
-    """Return parts in which the tags of strings are strings again."""
+    """Turn the Codes that split_tags made back into strings; other codes stay."""
     return merge_strings(part.text if _is_tag(part) else part for part in parts)
 
 

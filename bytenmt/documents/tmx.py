@@ -17,7 +17,10 @@ REVIEW = "needs-review-translation"
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Read a TMX file: a unit for each <tu> with text in the source language. Raises DataError."""
+    """Read a TMX file: a unit for each <tu> with text in the source language, options.pair[0].
+
+    Raises DataError, also without options.pair.
+    """
     tree = inline_xml.parse(data, "tmx")
     if options.pair is None:
         cure = "name two, --pair en-de, or source and target"
@@ -27,7 +30,10 @@ def read(data: bytes, options: ReadOptions) -> Document:
 
 
 def pairs(file: BinaryIO, pair: tuple[str, str]) -> Iterator[tuple[CodedText, CodedText, str]]:
-    """Yield source, translation and tuid of each <tu> in both languages, reading a stream."""
+    """Yield (source, translation, tuid) of each <tu> in both languages from a stream of TMX.
+
+    pair: codes of source and target language. Translations marked for review are left out.
+    """
     for _, element in etree.iterparse(file, tag="{*}tu", **SAFE):
         unit = _unit(element, pair)
         if unit is not None and unit.is_done and not unit.is_doubted:

@@ -30,14 +30,14 @@ class LineTranslation(NamedTuple):
 class UnitNote(NamedTuple):
     """A unit that people should look at: its translation is doubtful, or it has none."""
 
-    place: str  # where it stands, with its name
+    place: str  # where it stands in the file, with its name: "line 12 (menu.open)"
     source: str
     translation: str  # empty if there is none
     verdict: str  # "check", "wrong", "untranslated (ICU)" or "without a translation"
     reasons: Sequence[str] = ()  # in words, the gravest first
 
     def describe(self) -> str:
-        """Return a line for people, with the first characters of both texts."""
+        """Return the note as a line for people, with at most 200 characters of each text."""
         if not self.reasons:
             return f"{self.place}: {self.verdict}"
         reasons = "; ".join(self.reasons)
@@ -67,9 +67,10 @@ class TranslationReport:
 def lines_to_translate(
     document: Document, overwrite: bool = False, memory: TranslationMemory | None = None
 ) -> list[CodedText]:
-    """Return UnitLine.parts of each distinct line that a model must translate, in order.
+    """Return each distinct line that a model must translate, as its UnitLine.parts, in order.
 
-    overwrite: include units that are translated already. memory: leave out what it translates.
+    overwrite: include units that are translated already. memory: units and lines that it translates
+    are left out.
     """
     lines = dict[CodedText, None]()
     for unit in document.units:
@@ -94,7 +95,8 @@ def translate(
     """Store translations in the units of a document, which `dump` then writes, and return a report.
 
     translations: one for each line that lines_to_translate returns for the same overwrite and
-    memory. leave_wrong: leave units whose translation is wrong as they are.
+    memory. overwrite: replace translations in the file. memory: its translations are used first.
+    leave_wrong: do not store a translation whose flags say that it is wrong.
     """
     report = TranslationReport()
     for unit in document.units:

@@ -19,7 +19,7 @@ CodedText = tuple[str | Code, ...]  # a text in order: strings, and inline codes
 
 
 class Tag(NamedTuple):
-    """An inline code as it is read; `pair_codes` matches opening tags with closing ones."""
+    """An inline code, such as <b>, as a reader finds it; `pair_codes` makes a Code of it."""
 
     text: str  # its markup
     key: str = ""  # the same for an opening tag and its closing one; empty if it stands alone
@@ -46,14 +46,17 @@ def pair_codes(parts: Iterable[str | Tag]) -> list[str | Code]:
 
 
 def merge_strings(parts: Iterable[str | Code]) -> CodedText:
-    """Join adjacent strings and leave out empty ones; codes stay where they are."""
+    """Join adjacent strings of a text and drop empty ones; inline codes stay where they are."""
     from bytenmt.translation.kept_spans import merge_texts  # here: --help does without NumPy
 
     return tuple(merge_texts(parts))
 
 
 def split_codes(text: str, pattern: re.Pattern[str]) -> CodedText:
-    """Split a text into strings and codes, the matches of the pattern; tags are paired by names."""
+    """Split a text into strings and inline codes: each match of `pattern` becomes a Code.
+
+    Opening and closing tags, such as <b> and </b>, are paired by their names.
+    """
     parts = list[str | Tag]()
     last = 0
     for match in pattern.finditer(text):
@@ -80,12 +83,15 @@ def to_markup(parts: Iterable[str | Code]) -> str:
 
 
 def primary(code: str) -> str:
-    """Return the language of a code without region and script: "de" of de-AT and de_AT."""
+    """Return a language code in lower case, without region and script: "de" for de-AT and de_AT."""
     return re.split("[-_]", code.lower())[0]
 
 
 def text_writer(put: Callable[[str], object]) -> Callable[[CodedText, bool], object]:
-    """Return a Unit.write for formats that cannot mark doubt: it calls `put` with one string."""
+    """Return a Unit.write that calls `put` with the translation as one string, see to_markup.
+
+    It ignores whether people should review the translation: for formats that cannot mark that.
+    """
     return lambda parts, _: put(to_markup(parts))
 
 
@@ -101,8 +107,10 @@ class Unit:
     # Stores a translation in the document; the bool: whether people should review it.
     write: Callable[[CodedText, bool], object]
     place: str  # where the unit stands in the file, for messages, such as "line 12"
-    name: str = ""  # id, context or key: tells units with the same source apart in a memory
-    target: CodedText | None = None  # translation in the file, () for none; None: one language
+    # Id, context or key, which tells units with the same source apart in a translation memory.
+    name: str = ""
+    # The translation in the file, () for none; None: the format holds texts of one language.
+    target: CodedText | None = None
     is_done: bool = False  # whether the file's translation is finished, so that it stays
     is_doubted: bool = False  # whether the file marks its translation for review
     # Returns whether a program could use a translation, such as one with the same %s as the source.
@@ -128,8 +136,8 @@ class ReadOptions(NamedTuple):
     """Options for reading a file as a Document; only tables use the columns."""
 
     format: str  # name of the format, a key of formats.FORMATS
-    pair: tuple[str, str] | None = None  # source and target language, for files of several
-    column: str | None = None  # to translate, by name in the first row or by number from 1
+    pair: tuple[str, str] | None = None  # codes of source and target language; None: not given
+    column: str | None = None  # to translate, by its name in the first row or by number from 1
     into: str | None = None  # the column for translations; None: they replace the texts
 
     def target_to_declare(self, declared: str | None) -> str | None:
@@ -146,16 +154,17 @@ class ReadOptions(NamedTuple):
 
 
 class EditedText:
-    """The text of a file with replacements, and back to bytes in the file's encoding and line ends.
+    """The text of a file, in which parts are replaced, and which `dump` encodes as the file was.
 
     text: the decoded file, with \\n for \\r\\n if all its lines end in \\r\\n. Positions are
     indices into it.
     """
 
     def __init__(self, data: bytes, declared: str | None = None) -> None:
-        """Decode a file by its byte order mark, else by the encoding that it declares.
+        """Decode the bytes of a file by its byte order mark, else by the encoding `declared`.
 
-        declared: None for UTF-8. Raises DataError if it is unknown, or the bytes are invalid in it.
+        declared: the name of an encoding that the file declares; None: UTF-8. Raises DataError if
+        the encoding is unknown, or if the bytes are invalid in it.
         """
         marked = (name for name, mark in BYTE_ORDER_MARKS.items() if data.startswith(mark))
         self.encoding = next(marked, declared or "utf-8")
@@ -195,7 +204,7 @@ class EditedText:
         return self.encoded("".join([*pieces, self.text[last:]]))
 
     def encoded(self, text: str, errors: str = "strict") -> bytes:
-        """Return any text in the file's encoding and line ends; errors: as in str.encode."""
+        """Encode a text with the file's encoding and line ends; errors: as in str.encode."""
         if self._has_crlf:
             text = text.replace("\n", "\r\n")
         return text.encode(self.encoding, errors)

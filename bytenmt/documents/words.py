@@ -20,12 +20,12 @@ VALUE = re.compile(
 
 
 def is_icu_message(source: CodedText) -> bool:
-    """Return whether a unit is an ICU message with forms: {n, plural, one {# file} other {…}}."""
+    """Return whether a text has ICU plural or select forms: {n, plural, one {# file} other {…}}."""
     return any(isinstance(part, str) and ICU_FORMS.search(part) for part in source)
 
 
 def has_words(parts: Sequence[str | Code]) -> bool:
-    """Return whether there is a word to translate.
+    """Return whether the parts of a text, strings and inline codes, have a word to translate.
 
     Letters in codes, kept spans (URLs, placeholders) and names such as GitHub do not count, nor
     does a string that is a value of a program, such as true or #fff.

@@ -29,7 +29,7 @@ ANGULAR = re.compile(r"(START|CLOSE)_(.*?)(?:_\d+)?")  # the id of an <x/>, such
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Read an XLIFF file: a unit for each segment, or trans-unit without them. Raises DataError."""
+    """Read XLIFF: a unit for each segment, or unsegmented <trans-unit>. Raises DataError."""
     tree = inline_xml.parse(data, "xliff")
     root = tree.getroot()
     is_version_2 = root.get("version", "1").startswith("2")
@@ -58,7 +58,10 @@ def _content(element: Element) -> InlineContent:
 
 
 def as_code(element: Element) -> Tag | None:
-    """Return the Tag for an element of XLIFF or TMX that is one code with its content, or None."""
+    """Return the Tag for an XLIFF or TMX element that is an inline code together with its content.
+
+    None for any other element, whose content is text to translate.
+    """
     name = local_name(element)
     number = element.get("id", "")
     if name in OPENING or name in CLOSING:

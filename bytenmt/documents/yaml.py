@@ -26,7 +26,7 @@ PLAIN = re.compile(r"(?!(?i:y|n|yes|no|on|off)$)[^\W\d_][^\n#:\[\]{},&*!|>'\"%@`
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Read YAML documents: a unit for each string value. Raises DataError and ValueError."""
+    """Read YAML: a translation unit for each string value. Raises DataError and ValueError."""
     file = EditedText(data)
     return Document(list(edit_scalars(file, 0, len(file.text), pair=options.pair)), file.dump)
 
@@ -38,11 +38,12 @@ def edit_scalars(
     is_wanted: Callable[[str], bool] = lambda _: True,
     pair: tuple[str, str] | None = None,
 ) -> Iterator[Unit]:
-    """Yield a unit for each string value in the YAML file.text[start:end].
+    """Yield a translation unit for each string value in the YAML file.text[start:end].
 
-    Its translation replaces it there. is_wanted: called with the keys that lead to a value, joined
-    by dots; only units for True are yielded. pair: if the only outermost key is the source
-    language, it becomes the target language, as Rails needs. Raises ValueError for malformed YAML.
+    A unit writes its translation in place of the value. is_wanted: called with the keys that lead
+    to a value, joined by dots; returns whether to yield its unit. pair: codes of the languages; if
+    the only outermost key is the source language, it becomes the target language, as Rails needs.
+    Raises ValueError for malformed YAML.
     """
     try:
         roots = list(YAML(typ="safe", pure=True).compose_all(file.text[start:end]))

@@ -54,26 +54,26 @@ Booleans = npt.NDArray[np.bool_]
 
 
 class Calibration(NamedTuple):
-    """The facts that a calibration finds."""
+    """The result of calibrate_runtime: thresholds and known words, stored in the weights file."""
 
-    flags: FlagThresholds
-    words: SourceWords | None  # None where no words were counted, nor stored before
-    sure_shares: dict[str, float]  # of the lines, by search
+    flags: FlagThresholds  # beyond them a translation is flagged as doubtful
+    words: SourceWords | None  # words that the model knows; None if they were never counted
+    sure_shares: dict[str, float]  # share of lines without doubt, by search ("greedy", "beam", …)
 
 
 class SearchQuality(NamedTuple):
-    """The doubts, distances and flags of a search's translations of a validation text.
+    """Measurements of a search's translations of a validation text of m lines: arrays (m,)."""
 
-    Each array has an entry for each line.
-    """
-
-    doubts: Reals  # see confidence.doubt_of
-    distances: Reals  # from the references, see POOR_ABOVE
-    is_flagged: Booleans  # whether it has a flag that its costs have no part in
+    doubts: Reals  # bits (-log2 p) of each translation / sqrt(its bytes), see confidence.doubt_of
+    distances: Reals  # (1 - chrF / 100) * sqrt(bytes of the reference); poor above POOR_ABOVE
+    is_flagged: Booleans  # whether it has a flag for another reason than its probability
 
     def unusable_share(self, chosen: Booleans) -> float:
-        """Return the estimated share of unusable translations among some: how many more are poor
-        than among the surest ones."""
+        """Estimate the share, 0 to 1, of unusable translations among the chosen lines, a mask (m,).
+
+        It is how many more of them are poor, by their distances, than of the surest lines, which
+        are taken as right. 0 for an empty choice.
+        """
         if not chosen.any():
             return 0.0
         is_poor = self.distances > POOR_ABOVE
@@ -85,8 +85,9 @@ class SearchQuality(NamedTuple):
     def sure_threshold(self) -> float:
         """Return the doubt up to which a translation without flags is sure.
 
-        Up to it at most UNUSABLE_SURE_SHARE of such translations are unusable, see unusable_share.
-        The surest ones (SUREST_SHARE of them) are always sure. 0 if all translations have flags.
+        A doubt is bits / sqrt(bytes). Up to the threshold at most UNUSABLE_SURE_SHARE (5 %) of
+        such translations are unusable, as unusable_share estimates. The surest tenth, at least
+        FEWEST_SUREST (30), is always sure. 0 if all translations have flags.
         """
         doubts = np.sort(self.doubts[~self.is_flagged])
         n_surest = min(len(doubts), max(FEWEST_SUREST, round(SUREST_SHARE * len(doubts))))
@@ -100,8 +101,10 @@ class SearchQuality(NamedTuple):
         return round(float(best), 4)
 
     def wrong_threshold(self) -> float | None:
-        """Return the lowest doubt above which nearly all translations are unusable, not below the
-        sure threshold; None if there is none."""
+        """Return the lowest doubt above which nearly all (90 %) of the translations are unusable.
+
+        It is at least sure_threshold(). None if there is none with 20 or more lines above it.
+        """
         for threshold in np.unique(self.doubts[self.doubts >= self.sure_threshold()]):
             chosen = self.doubts > threshold
             if chosen.sum() < FEWEST_WRONG:
@@ -111,11 +114,11 @@ class SearchQuality(NamedTuple):
         return None
 
     def sure_share(self, threshold: float) -> float:
-        """Return the share of the lines that are sure with a threshold."""
+        """Return the share, 0 to 1, of lines without a flag whose doubt is up to the threshold."""
         return float(((self.doubts <= threshold) & ~self.is_flagged).mean())
 
     def thresholds(self) -> DoubtThresholds:
-        """Return the thresholds of this search."""
+        """Return the doubts above which a translation of this search is unsure, and wrong."""
         return DoubtThresholds(unsure=self.sure_threshold(), wrong=self.wrong_threshold())
 
 
@@ -125,12 +128,12 @@ def calibrate_runtime(
     references: Sequence[bytes],
     counts: WordCounts | None = None,
 ) -> Calibration:
-    """Calibrate loaded models on at most MAX_LINES (1,500) lines of a validation text.
+    """Measure the thresholds at which translations of loaded models are flagged as doubtful.
 
-    It translates them by greedy and by beam search, and with the runtime's model of the opposite
-    direction, if any. Pairs with an empty side are left out. counts: of the words of the training
-    text; None keeps the words that the runs store. Raises BytenmtError for fewer than MIN_LINES
-    (100).
+    At most MAX_LINES (1,500) lines are translated by greedy and by beam search, and with the
+    runtime's model of the opposite direction, if any. sources, references: validation text, lines
+    in UTF-8; pairs with an empty side are left out. counts: of the words of the training text; None
+    keeps the words that the runs store. Raises BytenmtError for fewer than MIN_LINES (100) pairs.
     """
     pairs = [pair for pair in zip(sources, references, strict=True) if all(pair)]
     if len(pairs) < MIN_LINES:
@@ -170,8 +173,12 @@ def _translate(runtime: Runtime, sources: Sequence[bytes], beam: int) -> list[Tr
 def choose_words(
     counts: WordCounts, results: Sequence[TranslationResult], references: Sequence[bytes]
 ) -> SourceWords:
-    """Return the words that occur often enough: of MIN_COUNTS the count by which the rule "unusable
-    if the source has an unknown word" fails least often."""
+    """Return the words that the model knows: those that occur often enough in its training text.
+
+    Of the minimum counts MIN_COUNTS (2, 6, 21) the one is chosen with which the rule "unusable if
+    the source has an unknown word" fails least often. counts: of the words of the training text.
+    results, references: translations of a validation text, and its references.
+    """
     judged = measure_quality(results, references, None, None)
 
     def n_more_right(words: SourceWords) -> float:
@@ -187,7 +194,11 @@ def measure_quality(
     lengths: FlagThresholds | None,
     words: SourceWords | None,
 ) -> SearchQuality:
-    """Return the doubts, distances and flags of the translations of a validation text."""
+    """Measure translations of a validation text, by their references: doubt, distance and flag.
+
+    results, references: one for each line. lengths: the usual lengths of translations; None: limits
+    of any language. words: those that the model knows; None: no line is flagged for its words.
+    """
     from sacrebleu.metrics.chrf import CHRF
 
     metric = CHRF()
@@ -208,9 +219,11 @@ def measure_quality(
 def measure_pairs(
     scorer: Scorer, sources: Sequence[bytes], references: Sequence[bytes], knows_empty_sources: bool
 ) -> FlagThresholds:
-    """Return the thresholds that need no translations: of lengths, and of what a source saves.
+    """Measure the thresholds that need no translations, on m pairs of source and reference.
 
-    knows_empty_sources: whether the model was trained with data.empty_source.
+    They are the usual length of a reference, given the length of its source, and the bits that 98 %
+    of the references cost less with their sources than without. scorer: of the model.
+    knows_empty_sources: whether it was trained with empty sources, too; if not, no such bits.
     """
     source_bits = None
     if knows_empty_sources:

@@ -44,9 +44,10 @@ class Training(NamedTuple):
 
     @staticmethod
     def from_model(path: Path, config: Config, facts: Facts) -> Training:
-        """Return the training of a model. path: its run folder or weights file; facts: of the file.
+        """Return the training of a model, from the facts that its weights file stores.
 
-        The end of a run folder is that of its last checkpoint, which the best one need not tell.
+        path: its run folder or weights file. config, facts: from the weights file. For a folder the
+        end is read from its last checkpoint, as the best one was saved before.
         """
         facts_at_end = read_header(path / LAST)[1] if (path / LAST).is_file() else facts
         return Training(config, _describe_text(facts), _describe_end(config, facts_at_end))
@@ -57,13 +58,13 @@ class System(NamedTuple):
 
     name: str
     texts: Sequence[str]  # its translations, a line each
-    values: Mapping[str, float]  # by names of text_metrics, and bits_per_byte where known
+    values: Mapping[str, float]  # scores by metric, such as "chrf"; bits_per_byte where known
     made_with: Sequence[str] = ()  # fingerprint of the configuration, update, precision, engine
     # Of a model:
     architecture: str = "–"
     n_parameters: int | None = None
     training: Training | None = None
-    # Of several systems: by the names of text_metrics
+    # Of several systems: by metric, such as "chrf"
     significance: Mapping[str, Significance] = {}
 
     def to_dict(self) -> dict[str, Any]:
@@ -84,10 +85,10 @@ def with_significance(
     references: Sequence[str],
     tokenize: str = DEFAULT_TOKENIZER,
 ) -> list[System]:
-    """Return the systems with their significance, against the first one, in each metric; a single
-    system is returned unchanged.
+    """Return the systems with the significance of their difference from the first one, by metric.
 
-    sources: empty if none of the metrics reads them; tokenize: see text_metrics.
+    A single system is returned unchanged. sources, references: lines of the text that all systems
+    translate; sources may be empty if no metric reads them. tokenize: BLEU's tokenizer.
     """
     if len(systems) < 2:
         return list(systems)
@@ -105,7 +106,10 @@ def with_significance(
 
 
 def table(systems: Sequence[System], tokenize: str = DEFAULT_TOKENIZER) -> Iterator[str]:
-    """Yield a table of systems, from with_significance, for people: head, rows, seeds, legend."""
+    """Yield the lines of a table that compares systems: head, rows, means over seeds, legend.
+
+    systems: two or more, from with_significance. tokenize: BLEU's tokenizer.
+    """
     head = ["system", "architecture", "parameters", "bits/byte"]
     for metric in text_metrics(tokenize).values():
         head += [metric.name, "p"]
@@ -165,7 +169,7 @@ class SeedSummary(NamedTuple):
     """Models whose configurations differ in their seeds alone, as one result."""
 
     names: list[str]  # of the models
-    means: dict[str, tuple[float, float]]  # mean and standard deviation; empty: not pooled
+    means: dict[str, tuple[float, float]]  # (mean, standard deviation) by metric; {}: not pooled
     reason: str = ""  # why they are not pooled
 
     def to_dict(self) -> dict[str, Any]:
@@ -188,7 +192,7 @@ class SeedSummary(NamedTuple):
 def summarise_seeds(systems: Sequence[System]) -> list[SeedSummary]:
     """Return a summary of each group of two or more models that differ in their seeds alone.
 
-    They are pooled if they had the same texts and the same end of training.
+    Their scores are averaged if they had the same training text and the same end of training.
     """
     groups = list[tuple[Config, dict[int, System]]]()  # models by their seeds
     for system in systems:

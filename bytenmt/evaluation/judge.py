@@ -39,12 +39,15 @@ COPY_DOUBT = 1.5  # above which the model would not copy a name or a word
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """Flags translations that a person should review: unsure, invented or copied."""
+    """Flags translations that a person should review: unsure, invented, copied and others."""
 
-    thresholds: FlagThresholds | None = None  # None for a model without any
-    doubt: DoubtThresholds | None = None  # of the search in use; None: doubts do not count
-    make_scorer: Callable[[], Scorer] | None = None  # returns the model's scorer
-    words: SourceWords | None = None  # words that the model knows; None: not known
+    # Usual lengths and bits of translations; None for a model for which they were not measured.
+    thresholds: FlagThresholds | None = None
+    # Doubts (bits / sqrt(bytes)) above which a translation is unsure or wrong; None: not compared.
+    doubt: DoubtThresholds | None = None
+    # Returns a scorer of the model, for the probability of a text without its source.
+    make_scorer: Callable[[], Scorer] | None = None
+    words: SourceWords | None = None  # words that the model knows; None: they were not counted
 
     @staticmethod
     def from_runtime(
@@ -55,8 +58,9 @@ class Judge:
     ) -> Judge:
         """Return a judge for loaded models, with the thresholds of the first one that has any.
 
-        flag_above: the doubt above which one is unsure, instead of the model's threshold for the
-        search. default: the same for models without thresholds.
+        flag_above: doubt (bits / sqrt(bytes)) above which a translation is unsure, instead of the
+        model's threshold for the search. default: the same for models without thresholds. beam:
+        beam size of the search; 1 is greedy.
         """
         facts = [run.facts for run in runtime.runs]
         thresholds = next((saved.flags for saved in facts if saved.flags is not None), None)
@@ -78,10 +82,10 @@ class Judge:
         return text if has_own else f"{text}; the model has no thresholds of its own"
 
     def flag(self, results: Sequence[TranslationResult]) -> list[TranslationResult]:
-        """Return copies of the results with the flags of their best hypotheses.
+        """Return copies of the results with flags of suspected faults in their best hypotheses.
 
-        The chunks that a line was cut into are judged one by one; each has its own flags, and the
-        line those of all.
+        results: translated lines. The chunks (sentences) of a line are judged one by one; each has
+        its own flags, and the line has the flags of all its chunks.
         """
         pairs = [
             (chunk.text, hypotheses[0])
@@ -114,9 +118,10 @@ class Judge:
     def flags(
         self, sources: Sequence[bytes], translations: Sequence[Hypothesis]
     ) -> list[list[str]]:
-        """Return the flags of each translation, without those that the search itself has set.
+        """Return the flags of each translation, such as "loop", without those set by the search.
 
-        Only unsure ones are scored without their source: an invention always is unsure.
+        sources: of each translation, UTF-8. Unsure translations are also scored without their
+        source, to find inventions: texts that have nothing to do with it.
         """
         pairs = list(zip(sources, translations, strict=True))
         all_flags = [self._flags(source, best) for source, best in pairs]
@@ -149,12 +154,12 @@ class Judge:
     def saved_bits(
         self, sources: Sequence[bytes], translations: Sequence[Hypothesis]
     ) -> list[float]:
-        """Return the bits that a translation costs less given its source than given an empty one.
+        """Return how many bits each translation costs less with its source than with an empty one.
 
-        It is their pointwise mutual information. A text that was written without regard to its
-        source saves more than k bits with a probability of 2^-k at most. Tags, placeholders and
-        addresses do not count: they save many bits in every translation that has those of its
-        source. Empty if the model does not know empty sources.
+        This is their pointwise mutual information. A text written without regard to its source
+        saves more than k bits with a probability of 2^-k at most. Tags, placeholders and
+        addresses do not count: they save many bits in every translation that copies them. Returns
+        [] if the model was not trained with empty sources.
         """
         if self.thresholds is None or self.thresholds.source_bits is None or not translations:
             return []
@@ -173,13 +178,17 @@ class Judge:
 
     @cached_property
     def scorer(self) -> Scorer:
-        """The scorer of the models, which scores texts; made at the first use."""
+        """The scorer, which gives log-probabilities of texts by the models; made at first use."""
         assert self.make_scorer is not None
         return self.make_scorer()
 
 
 def find_unknown_words(result: TranslationResult, words: SourceWords | None) -> tuple[str, ...]:
-    """Return the words of a line outside of kept spans and terms that the model does not know."""
+    """Return the words of a translated line's source that are not in `words`, each once.
+
+    Copied spans, such as URLs, and glossary terms do not count. words: words that the model knows;
+    None: they were not counted, and () is returned.
+    """
     unknown = dict[str, None]()
     for chunk, (best, *_) in zip(result.chunks, result.chunk_hypotheses, strict=True):
         unknown |= dict.fromkeys(_unknown_words_of(chunk, best, words))
@@ -201,8 +210,8 @@ def bits_of_texts(
 ) -> npt.NDArray[np.float64]:
     """Return the bits, -log2 p, of each of m texts under a scorer, EOS included: (m,).
 
-    sources: of each text; None: an empty one for all. skipped: returns the spans of a text that do
-    not count.
+    texts: without EOS. sources: the source of each text; None: an empty one for all. skipped:
+    returns the spans of a text, as (begin, end) in bytes, whose bits do not count.
     """
     targets = [text + bytes([EOS]) for text in texts]
     all_scores = scorer.score_texts(sources or [b""] * len(texts), targets)

@@ -31,9 +31,9 @@ def log_probabilities(
 ) -> npt.NDArray[np.float64]:
     """Return the natural log-probability of each target of a corpus given its source: (m,).
 
-    EOS is included. group: processes that share the work. All of them call this, with the same
-    model and corpus, and each gets all values. formality: the form of address that the sources ask
-    for.
+    EOS is included. scorer: of the model. group: processes that share the work, None for one. All
+    of them call this, with the same model and corpus, and each gets all m values. formality: the
+    form of address that the sources ask for.
     """
     log_p = np.zeros(len(corpus))
     order = np.argsort(corpus.target_lengths, kind="stable").tolist()

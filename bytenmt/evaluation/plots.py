@@ -43,16 +43,16 @@ Weights = npt.NDArray[np.float64]  # (characters of text, of source + EOS)
 
 
 class Curve(NamedTuple):
-    """A panel of learning curves."""
+    """A panel of a figure of learning curves: what its two axes show."""
 
-    x: str  # key of the records of metrics
-    y: str  # key of the records of metrics
+    x: str  # key of the records in metrics.jsonl, such as "seconds"
+    y: str  # key of the records in metrics.jsonl, such as "valid_chrf"
     x_label: str
     y_label: str
-    x_unit: float  # what x is divided by
+    x_unit: float  # what x is divided by, such as 60 for minutes
 
     def points(self, records: Records, y: str) -> list[tuple[float, float]]:
-        """Return x and the key y of the records that have it."""
+        """Return (x / x_unit, value) of the records in metrics.jsonl that have a value of key y."""
         return [(record[self.x] / self.x_unit, record[y]) for record in records if y in record]
 
 
@@ -89,7 +89,7 @@ def png(figure: Figure) -> bytes:
 
 
 def label_families() -> list[str]:
-    """Return those of FAMILIES that are installed: the fonts of labels, in order of preference."""
+    """Return the installed fonts for labels, of those in FAMILIES, in order of preference."""
     from matplotlib.font_manager import fontManager
 
     installed = {font.name for font in fontManager.ttflist}
@@ -104,7 +104,10 @@ def visible_label(letter: str) -> str:
 
 
 def learning_curves(runs: Mapping[str, Records]) -> Figure:
-    """Draw learning curves: a line for each run, by name, a panel for each of CURVES measured."""
+    """Draw learning curves: one line per run; panels for bits per byte, and chrF if measured.
+
+    runs: the records of metrics.jsonl of each run, by the run's name for the legend.
+    """
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -148,10 +151,11 @@ def _training_points(panel: Curve, records: Records) -> list[tuple[float, float]
 def attention_maps(
     source: bytes, text: bytes, layers: Mapping[int, npt.NDArray[np.float32]]
 ) -> dict[str, Weights]:
-    """Return the attention weights of characters instead of bytes, by a title for each layer.
+    """Merge attention weights of bytes into weights of characters; return a map for each layer.
 
-    The mean of several layers comes first. layers: weights, (bytes of text, bytes of source + 1 for
-    EOS), by the number of the layer, from 1.
+    A map is (characters of text, characters of source + 1), by a title such as "layer 2"; the mean
+    of several layers comes first. layers: weights, (bytes of text, bytes of source + 1 for EOS), by
+    the number of the layer, from 1.
     """
     maps = {
         f"layer {number}": character_weights(weights, source, text)
@@ -162,7 +166,10 @@ def attention_maps(
 
 
 def draw_attention(source: str, text: str, maps: Mapping[str, Weights]) -> Figure:
-    """Draw a heat map for each map of attention_maps: source at the top, text at the side."""
+    """Draw attention weights as heat maps: source at the top, text (its translation) at the side.
+
+    maps: weights, (characters of text, of source + 1 for EOS), by title, from attention_maps.
+    """
     from matplotlib.figure import Figure
 
     across = [*map(visible_label, source), END_LABEL]

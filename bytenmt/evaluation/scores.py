@@ -28,9 +28,10 @@ class TextScores(NamedTuple):
 
 
 def text_metrics(tokenize: str = DEFAULT_TOKENIZER) -> dict[str, Metric]:
-    """Return the metrics that compare translations with references, by their names in METRICS.
+    """Return the metrics that compare translations with references, by name, such as "chrf".
 
-    tokenize: sacreBLEU's name of BLEU's tokenizer (13a, char, intl, …).
+    They are chrF, BLEU, exact match, and the metrics that plugins have added. tokenize: sacreBLEU's
+    name of BLEU's tokenizer (13a, char, intl, …).
     """
     metrics = {name: metric for name, metric in METRICS.items() if metric.line_values is not None}
     if tokenize != DEFAULT_TOKENIZER:
@@ -41,9 +42,11 @@ def text_metrics(tokenize: str = DEFAULT_TOKENIZER) -> dict[str, Metric]:
 def line_values(
     metric: Metric, sources: Sequence[str], translations: Sequence[str], references: Sequence[str]
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """Return the numbers of each line, (lines,) or (lines, k), of a metric of translations.
+    """Return what a metric measures in each line, from which metric.combine makes its value.
 
-    Raises BytenmtError where the metric, of a plugin, fails or returns another number of lines.
+    The result is (lines,), or (lines, k) for k numbers per line, such as counts of n-grams. sources
+    may be empty for a metric that does not read them. Raises BytenmtError if the metric of a plugin
+    fails or returns another number of lines.
     """
     assert metric.line_values is not None
     try:
@@ -65,7 +68,10 @@ def text_values(
     references: Sequence[str],
     tokenize: str = DEFAULT_TOKENIZER,
 ) -> dict[str, float]:
-    """Return the value of each metric of text_metrics for translations, a line each."""
+    """Score translations by every metric of text_metrics; return the values by name.
+
+    sources, translations, references: lines, equally many. tokenize: BLEU's tokenizer.
+    """
     return {
         name: metric.combine(line_values(metric, sources, translations, references))
         for name, metric in text_metrics(tokenize).items()
@@ -73,14 +79,14 @@ def text_values(
 
 
 def signatures(tokenize: str = DEFAULT_TOKENIZER) -> tuple[str, str]:
-    """Return sacreBLEU's signatures of chrF and of BLEU with a tokenizer."""
+    """Return sacreBLEU's signatures of chrF and of BLEU. tokenize: BLEU's tokenizer."""
     return str(chrf_scorer().get_signature()), str(bleu_scorer(tokenize).get_signature())
 
 
 def text_scores(
     translations: Sequence[str], references: Sequence[str], tokenize: str = DEFAULT_TOKENIZER
 ) -> TextScores:
-    """Score translations, a line each, against as many references; tokenize: see text_metrics."""
+    """Score translations, a line each, against as many references. tokenize: BLEU's tokenizer."""
     metrics = text_metrics(tokenize)
     values = {
         name: metrics[name].combine(line_values(metrics[name], (), translations, references))

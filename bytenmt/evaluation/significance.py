@@ -22,7 +22,7 @@ Reals = npt.NDArray[np.float64]
 class Significance(NamedTuple):
     """The spread of a system's value, and its difference from the first system."""
 
-    value: float  # of the whole text
+    value: float  # of the metric on the whole text
     interval: float  # half of the 95 % confidence interval of the value
     # How probable a difference as large as this one, or larger, is by chance, if both systems were
     # the same process; None for the first system
@@ -30,14 +30,20 @@ class Significance(NamedTuple):
 
 
 class PairedBootstrap:
-    """Resamples of the lines of a text, in which all systems and metrics are compared."""
+    """Draws N_RESAMPLES (1,000) samples of a text's lines, on which systems are compared.
+
+    n_lines: lines of the text. All systems and metrics are compared on the same samples.
+    """
 
     def __init__(self, n_lines: int) -> None:
         generator = np.random.default_rng(seed())
         self._lines = generator.choice(n_lines, size=(N_RESAMPLES, n_lines), replace=True)
 
     def compare(self, metric: Metric, first: Any, others: list[Any]) -> list[Significance]:
-        """Return the significance of systems, given by their numbers from scores.line_values."""
+        """Return the significance of the first system and of each other against it, in order.
+
+        first, others: the systems' arrays from scores.line_values, (lines,) or (lines, k).
+        """
         first_value = metric.combine(first)
         first_values = self._resampled_values(metric, first)
         found = [Significance(first_value, _interval(first_values))]
@@ -59,13 +65,13 @@ class PairedBootstrap:
 
 
 def seed() -> int | None:
-    """Return the seed of the resamples: sacreBLEU's, which SACREBLEU_SEED changes; None: random."""
+    """Return the seed of the samples, 12345 or the environment's SACREBLEU_SEED; None: random."""
     text = os.environ.get(SEED_VARIABLE, DEFAULT_SEED)
     return None if text.lower() == "none" else int(text)
 
 
 def with_resampling(signature: str) -> str:
-    """Return sacreBLEU's signature of a metric with the resamples and the seed of the test."""
+    """Return sacreBLEU's signature of a metric with the test's number of samples and seed."""
     references, _, rest = signature.partition("|")
     return f"{references}|bs:{N_RESAMPLES}|seed:{str(seed()).lower()}|{rest}"
 

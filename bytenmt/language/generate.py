@@ -18,9 +18,9 @@ def generate(
 ) -> Iterator[bytes]:
     """Return an iterator over the prompt and up to n_bytes more of text, sampled from models.
 
-    Each item is valid UTF-8. runtime: of language models; n_bytes: at most 10 MB, and fewer come
-    only if the next character has no room; sampling: temperature, top_k, top_p, seed. Raises
-    SettingError when called, not when iterated.
+    Each item is valid UTF-8. runtime: loaded language models, from load_runs; n_bytes: at most
+    10 MB, and fewer come only if the next character has no room; sampling: temperature, top_k,
+    top_p, seed. Raises SettingError for an invalid argument when called, not when iterated.
     """
     if runtime.has_source:
         raise SettingError("the models are translation models: give language models")

@@ -30,13 +30,13 @@ MIN_DISCOUNT = 0.1  # so that a byte not seen yet keeps some probability
 
 
 class Level(NamedTuple):
-    """Discounted counts for one length of context; a, n and t are those of the module's formula."""
+    """The discounted counts of an n-gram model for one length of context, from 0 bytes on."""
 
     pairs: Keys  # (m,), sorted: a context and the next byte as one integer, the next byte lowest
-    seen: Reals  # (m,), n of each pair: its count less the discount
+    seen: Reals  # (m,), the count of each pair less its discount
     contexts: Keys  # (c,), sorted: the distinct contexts of the pairs
-    back: Reals  # (c,), a of each context: its discounts' sum, for the shorter context
-    total: Reals  # (c,), t of each context: the sum of its counts
+    back: Reals  # (c,), the sum of each context's discounts, for the shorter context
+    total: Reals  # (c,), the sum of each context's counts
 
 
 class NGram(NamedTuple):
@@ -46,7 +46,7 @@ class NGram(NamedTuple):
 
     @staticmethod
     def from_texts(texts: Sequence[Bytes], order: int = ORDER) -> NGram:
-        """Estimate the model from texts (uint8, not all empty), each as if zeros came before it.
+        """Estimate the model from texts (uint8, not all empty), each as if it followed zero bytes.
 
         order: bytes of context, 0 to 7.
         """
@@ -57,9 +57,9 @@ class NGram(NamedTuple):
         return NGram(tuple(reversed(tables)))
 
     def bits(self, text: Bytes, before: Bytes | None = None) -> Reals:
-        """Return the bits, -log2 p, of each byte of text (n,) uint8: (n,) float64.
+        """Return the bits, -log2 p, of each byte of text (n,) uint8 under the model: (n,) float64.
 
-        before (order,) uint8: the bytes before the text; None: zeros.
+        before (order,) uint8: the `order` bytes of context before the text; None: zeros.
         """
         order = len(self.levels) - 1
         if before is None:
@@ -96,14 +96,14 @@ class NGramBaseline:
         self._before = np.zeros(ORDER, np.uint8)  # the last bytes of the stream so far
 
     def add(self, data: bytes) -> None:
-        """Add the bits of the next bytes of the stream to the sum."""
+        """Add the bits (-log2 p) of `data`, the next bytes of the stream, to the sum."""
         text = np.frombuffer(data, np.uint8)
         self._bits += float(self._model.bits(text, self._before).sum())
         self._before = np.concatenate([self._before, text])[-ORDER:]
         self._n_bytes += len(text)
 
     def line(self) -> str:
-        """Return a line for people with the bits per byte of all bytes added so far."""
+        """Return a line for users with the bits per byte of all bytes added so far."""
         figure = self._bits / max(1, self._n_bytes)
         return f"reference, order-{ORDER} n-gram of the training text{self._share}: {figure:.4f}"
 

@@ -28,7 +28,7 @@ class Surprisal(NamedTuple):
 
     @staticmethod
     def concatenate(parts: Sequence[Surprisal]) -> Surprisal:
-        """Concatenate at least one Surprisal."""
+        """Join the bytes, bits and ranks of the parts, at least one, in their order."""
         return Surprisal(*map(np.concatenate, zip(*parts, strict=True)))
 
 
@@ -37,7 +37,8 @@ def stream_surprisal(
 ) -> Iterator[Surprisal]:
     """Yield the surprisal of each byte of a stream under a language model, `chunk` bytes at a time.
 
-    pieces: the stream, cut anywhere; the same bytes give the same numbers however they are cut.
+    scorer: of the language model; pieces: the bytes of the stream, cut anywhere, which does not
+    change the numbers.
     """
     opened = scorer.open_stream()
     for data in rechunk(pieces, chunk):
@@ -45,7 +46,7 @@ def stream_surprisal(
 
 
 def rechunk(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Yield the same stream in pieces of `size` bytes; the last may be shorter, none is empty."""
+    """Yield a stream, which is cut anywhere, in pieces of `size` bytes; the last may be shorter."""
     waiting = bytearray()
     for piece in pieces:
         waiting += piece
@@ -57,12 +58,12 @@ def rechunk(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
 
 
 def to_surprisal(data: bytes, scores: TextScores) -> Surprisal:
-    """Return bytes with their surprisal in bits, from a scorer's log-probabilities of them."""
+    """Return `data` with its surprisal in bits, from a scorer's natural log-probabilities."""
     return Surprisal(np.frombuffer(data, np.uint8), -scores.log_p / math.log(2), scores.rank)
 
 
 class PredictionSummary:
-    """Accumulates bits and accuracy of predictions."""
+    """Accumulates the bits of the bytes of a text and how often a model predicted them."""
 
     def __init__(self) -> None:
         self.n_bytes = 0
@@ -71,14 +72,15 @@ class PredictionSummary:
         self._n_fifth = 0  # true bytes that were among the five likeliest
 
     def add(self, surprise: Surprisal) -> None:
-        """Add the predictions of these bytes to the sums."""
+        """Add bytes, with their bits and ranks, to the sums."""
         self.n_bytes += len(surprise.data)
         self._bits += float(surprise.bits.sum())
         self._n_first += int((surprise.rank == 0).sum())
         self._n_fifth += int((surprise.rank < 5).sum())
 
     def lines(self) -> Iterator[str]:
-        """Yield lines for people: bits per byte, bytes, and how often the true byte was likely."""
+        """Yield lines for users: bits per byte, number of bytes, and share of bytes that were the
+        likeliest, or among the five likeliest."""
         share = 100 / max(1, self.n_bytes)
         yield f"bits per byte: {self._bits / max(1, self.n_bytes):.4f}"
         yield f"bytes: {self.n_bytes}"
@@ -87,7 +89,7 @@ class PredictionSummary:
 
 
 def json_lines(surprise: Surprisal, first: int) -> bytes:
-    """Format a JSON object a line for each byte, numbered from `first`: byte, bits, rank from 1."""
+    """Return a line of JSON for each byte: offset (from `first` on), byte, bits, rank from 1."""
     lines = ""
     numbers = zip(*(part.tolist() for part in surprise), strict=True)
     for offset, (byte, bits, rank) in enumerate(numbers, first):

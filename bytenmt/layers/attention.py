@@ -38,9 +38,9 @@ def attend(
 ) -> tuple[Tensor, Tensor]:
     """Return the attention context (n, q, v), zero if s = 0, and the weights (n, q, s).
 
-    scores (n, q, s). values (n, s, v), or a function weights -> weights @ values whose gradient is
-    deferred, see deferred_matmul.py. mask: see masked_softmax. factors (n, q, s): multiplied with
-    the weights, which then do not sum to 1.
+    scores (n, q, s): of n sentences, q queries, s source columns. values (n, s, v), or a function
+    that returns weights @ values, given weights. mask (n, s) or (n, q, s) bool: true for columns to
+    attend to. factors (n, q, s): multiplied with the weights, which then do not sum to 1.
     """
     weights = masked_softmax(scores, mask)
     if factors is not None:
@@ -53,15 +53,16 @@ def attend(
 def gaussian(distance: Tensor, window: int) -> Tensor:
     """Return exp(-x^2 / (2 sigma^2)) for distances x in bytes, of any shape; sigma = window / 2.
 
-    Luong et al. 2015, eq. 10.
+    It weighs columns in local attention (Luong et al. 2015, eq. 10). window: in bytes.
     """
     return torch.exp(-2 * (distance / window).square())
 
 
 class PredictedPosition(nn.Module):
-    """Predicts a source position for each query: p = S sigma(v . tanh(W h)).
+    """Predicts a source position for each query h: p = S sigma(v . tanh(W h)), S source bytes.
 
-    Luong et al. 2015, eq. 9. It has no forward: call the function that `stepper` returns.
+    It is the centre of local attention (Luong et al. 2015, eq. 9). There is no forward: call the
+    function that `stepper` returns. d_query: numbers of h.
     """
 
     def __init__(self, d_query: int) -> None:
@@ -70,10 +71,10 @@ class PredictedPosition(nn.Module):
         self.v = nn.Parameter(torch.zeros(d_query))  # v_p
 
     def stepper(self, source_len: Tensor) -> Product:
-        """Return the function query (n, q, d) -> p (n, q), for one run of a loop over steps.
+        """Return the function query (n, q, d) -> position p (n, q), for one loop over target bytes.
 
-        source_len (n,) int64: S, the columns of each source. p is in float32 or better, since bf16
-        cannot count bytes.
+        source_len (n,) int64: S, the bytes of each source. p is in float32 or better, since bf16
+        cannot count bytes. Gradients of the weights are computed once, after all steps.
         """
         projection = deferred_product(self.hidden.weight)
 
@@ -87,10 +88,11 @@ class PredictedPosition(nn.Module):
 
 
 class AdditiveScore(nn.Module):
-    """The additive score v^T tanh(W q + k) of Bahdanau et al. 2015 (appendix).
+    """The score v^T tanh(W q + k) of additive attention (Bahdanau et al. 2015, appendix).
 
-    It is Luong's "concat" with k = U h. Keys are projected by the caller, because they are the same
-    at every step. It has no forward: call the function that `stepper` returns.
+    q is a query of d_query numbers, k a projected key of d_attention numbers: the caller projects
+    keys, because they are the same at every step. With k = U h it is Luong's "concat". There is no
+    forward: call the function that `stepper` returns.
     """
 
     def __init__(self, d_query: int, d_attention: int) -> None:
@@ -99,9 +101,10 @@ class AdditiveScore(nn.Module):
         self.v = nn.Parameter(torch.zeros(d_attention))
 
     def stepper(self, keys: Tensor) -> Product:
-        """Return the function query (n, q, d_query) -> scores (n, q, s), for one run of a loop.
+        """Return the function query (n, q, d_query) -> scores (n, q, s), for one loop over steps.
 
-        keys (n, s, d_attention): the projected ones, k.
+        keys (n, s, d_attention): the projected keys k of n sentences with s source columns.
+        Gradients of the weights are computed once, after all steps.
         """
         projection = deferred_product(self.query.weight)
         fused = FusedScore(keys, self.v) if torch.is_grad_enabled() and can_fuse(keys) else None

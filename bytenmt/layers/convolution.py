@@ -15,10 +15,11 @@ from bytenmt.layers.weight_norm import WeightNorm
 
 
 class Convolution(nn.Module):
-    """A convolution of width k over (rows, t, d_input).
+    """A convolution of width k over the t columns (bytes) of an input (rows, t, d_input).
 
     Call `centred` for a source, `causal` for a target; it has no forward. The weight is (d_output,
-    k, d_input), the newest column last. std: of the initialisation; None: that of He et al. 2015.
+    k, d_input), the newest column last, normalised if weight_norm is true. std: of the
+    initialisation; None: that of He et al. 2015.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Convolution(nn.Module):
         self.bias = nn.Parameter(torch.zeros(d_output))
 
     def weight(self) -> Tensor:
-        """Return the weight (d_output, k, d_input)."""
+        """Return the weight (d_output, k, d_input), with weight normalisation if it is used."""
         weight: Tensor | None = self.plain if self.normed is None else self.normed()
         assert weight is not None
         return weight
@@ -56,9 +57,10 @@ class Convolution(nn.Module):
         return self._convolve(x, self.dilation)
 
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
-        """Convolve new columns x (rows, t, d_input) after the old ones of a ring.
+        """Convolve new columns x (rows, t, d_input) after old ones, which a ring buffer holds.
 
-        Returns (rows, t, d_output) and the ring with the new columns; see RingTaps.append.
+        ring (rows, capacity, d_input): the last inputs. taps: its indices for these t columns.
+        Returns (rows, t, d_output) and the ring with x; see RingTaps.append.
         """
         columns, ring = taps.append(x, ring)
         return self._convolve(columns, taps.dilation), ring

@@ -27,7 +27,7 @@ def plain_product(matrix: Tensor) -> Product:
 
 
 def deferred_product(matrix: Tensor) -> Product:
-    """Return the function x -> x matrix^T, to be called at each step of one run of a loop.
+    """Return the function x -> x matrix^T, to be called at each step of one loop over time.
 
     The gradient of the matrix is computed once, after the backward passes of all steps. matrix
     (..., d_output, d_input), x (..., rows, d_input) -> (..., rows, d_output). Under autocast it
@@ -47,12 +47,12 @@ def compute_type(x: Tensor) -> Tensor:
 
 
 class Deferred(ABC):
-    """Base class of functions x -> y of `parameters` that one run of a loop calls at every step.
+    """Base class of functions x -> y with parameters that a loop over time calls at every step.
 
     The gradients of the parameters are computed once, by `gather`, after the backward passes of all
-    steps. Methods get tensors without gradients. token: a scalar input of every step, through which
-    autograd learns that order. notes: pairs of tensors that the backward passes have recorded for
-    `gather`.
+    steps. Methods get tensors without gradients. token: a scalar input of every step, by which
+    autograd knows that `gather` comes last. notes: pairs of tensors that the backward passes have
+    recorded for `gather`.
     """
 
     def __init__(self, *parameters: Tensor) -> None:
@@ -60,7 +60,7 @@ class Deferred(ABC):
         self.token: Tensor = _Gather.apply(self, *parameters)  # type: ignore[no-untyped-call]
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Return the product of a step."""
+        """Return y of the input x of a step, with autograd."""
         y: Tensor = _Step.apply(x, self.token, self)  # type: ignore[no-untyped-call]
         return y
 
@@ -81,7 +81,7 @@ class Deferred(ABC):
 
 
 class DeferredProduct(Deferred):
-    """The function x -> x matrix^T of `deferred_product`."""
+    """The function x -> x matrix^T; the matrix gets its gradient once, after a loop's last step."""
 
     def __init__(self, matrix: Tensor) -> None:
         matrix = compute_type(matrix)
@@ -89,24 +89,24 @@ class DeferredProduct(Deferred):
         super().__init__(matrix)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return x matrix^T, and x, both in the matrix' type."""
+        """Return x matrix^T, and x for the backward pass, both in the matrix' dtype."""
         x = compute_type(x)
         return x @ self.matrix.mT, x
 
     def backward(self, saved: Tensor, d_y: Tensor) -> Tensor:
-        """See Deferred. saved: the product's input x, in the matrix' type like d_y."""
+        """Return d_y @ matrix, the gradient of x, and record x (`saved`) and d_y for `gather`."""
         self.note(saved, d_y)
         return d_y @ self.matrix
 
     def note(self, x: Tensor, d_y: Tensor) -> None:
-        """Record inputs (..., d_input) of products and gradients (..., d_output) of their outputs.
+        """Record an input x (..., d_input) and the gradient d_y (..., d_output) of its product.
 
-        Functions that compute the products themselves (fused_cells.py) call it, too.
+        Functions that compute products with the matrix by themselves (fused_cells.py) call it, too.
         """
         self.notes.append((x, d_y))
 
     def gather(self) -> tuple[Tensor, ...]:
-        """Return the gradient of the matrix over all steps."""
+        """Return the gradient of the matrix, summed over all steps, as a tuple of one tensor."""
         inputs, gradients = (
             parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)  # one: it need not be copied
             for parts in zip(*self.notes, strict=True)

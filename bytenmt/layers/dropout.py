@@ -28,9 +28,9 @@ Numbers = npt.NDArray[Any]
 
 
 def drop(x: Tensor, probability: float, training: bool) -> Tensor:
-    """Apply dropout to x of any shape.
+    """Apply dropout to x of any shape; return x itself unless `training`.
 
-    In training elements become 0 with this probability, and the others are scaled.
+    Elements become 0 with this probability, the others are multiplied by 1 / (1 - probability).
     """
     if not training or not probability:
         return x
@@ -40,9 +40,9 @@ def drop(x: Tensor, probability: float, training: bool) -> Tensor:
 
 
 def dropout_mask(x: Tensor, parts: int) -> Tensor:
-    """Return a random mask of x's shape and dtype; x must be on the CPU.
+    """Return a dropout mask of x's shape and dtype; x must be on the CPU.
 
-    It is 0 with a probability of parts / 65536, else the scale 1 / (1 - probability).
+    Elements are 0 with probability p = parts / 65536, otherwise 1 / (1 - p).
     """
     mask = torch.empty(x.numel(), dtype=x.dtype)
     bits = mask.view(INTEGERS[x.element_size()])
@@ -58,11 +58,11 @@ def dropout_mask(x: Tensor, parts: int) -> Tensor:
 def fill_mask(
     bits: Numbers, scale: Numbers, seed: Numbers, parts: int, first: int, last: int
 ) -> None:
-    """Write scale[0] or, with a probability of parts / 65536, 0 to blocks of bits (n,).
+    """Overwrite each element of a dropout mask with 0 or, if it is to be kept, the scale.
 
-    first, last: the blocks from first to last - 1, of BLOCK_NUMBERS (2,048) each; bits: the mask's
-    memory as integers; scale (1,): the number of the others, as an integer, too; seed: (1,) int64,
-    of splitmix64.
+    bits (n,): the mask's memory as integers of the same size. scale (1,): the scale's bits as such
+    an integer. seed (1,) int64: of the random numbers. parts: an element is 0 with a probability of
+    parts / 65536. first, last: blocks first to last - 1, of 2,048 elements each, are written.
     """
     words = np.empty(512, np.uint64)
     draws = words.view(np.uint16)

@@ -13,9 +13,9 @@ from bytenmt.utf8 import N_IDS
 class ByteEmbedding(nn.Module):
     """The embedding of the 256 byte ids, shared by source and target.
 
-    With `ngrams` n-gram vectors are added. A text may be read in chunks: a decoder keeps the bytes
-    before a chunk, `recent`, in its state, which it gets from `start` at the start of a text and
-    from `advance` after each chunk.
+    std: of the initial vectors. ngrams: tables whose vectors of n-grams are added; None: none. A
+    text may be read in parts: a decoder keeps `recent`, the last bytes before a part, in its state.
+    It gets it from `start` at the start of a text and from `advance` after each part.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class ByteEmbedding(nn.Module):
     def forward(self, ids: Tensor, recent: RecentBytes = ()) -> Tensor:
         """Embed ids (rows, t) uint8 as (rows, t, d_embedding).
 
-        recent: the bytes before them, () at the beginning.
+        recent: the last bytes before them, from `start` or `advance`; () at the start of a text.
         """
         e = F.embedding(ids.int(), self.weight)
         if self.ngrams is not None:
@@ -36,11 +36,11 @@ class ByteEmbedding(nn.Module):
         return e
 
     def start(self, rows: int, device: torch.device) -> RecentBytes:
-        """Return `recent` for the start of a text, all BOS; () without n-grams."""
+        """Return `recent` for the start of texts (`rows` of them), all BOS; () without n-grams."""
         return () if self.ngrams is None else self.ngrams.start(rows, device)
 
     def advance(self, recent: RecentBytes, ids: Tensor) -> RecentBytes:
-        """Return `recent` after ids (rows, t) uint8 more have been read."""
+        """Return the last bytes read (`recent`) after ids (rows, t) uint8, given those before."""
         if self.ngrams is None:
             return ()
         last = torch.cat([recent[0], ids], dim=1)[:, -recent[0].shape[1] :]
@@ -48,9 +48,9 @@ class ByteEmbedding(nn.Module):
 
 
 class PositionEmbedding(nn.Module):
-    """Learned embeddings of absolute positions, which maps int64 (...) to (..., d_embedding).
+    """Learned embeddings of absolute positions, int64 of any shape, counted from 0.
 
-    Positions count from 0. Positions past the table share its last row.
+    n_positions: rows of the table; later positions share its last row.
     """
 
     weight: Tensor  # (positions, d_embedding)
@@ -65,12 +65,12 @@ class PositionEmbedding(nn.Module):
 
 
 class SinusoidalPositions(PositionEmbedding):
-    """Sinusoidal positions (Vaswani et al. 2017, section 3.5), scaled like learned ones at first.
+    """Sinusoidal position embeddings (Vaswani et al. 2017, section 3.5), not learned.
 
         p_(j,2i) = sin(j / 10000^(2i / d)) 0.1 sqrt(2),  p_(j,2i+1) the same of cos
 
-    The table is float64, and is not stored in weights files: it is computed when the model is
-    built.
+    Their size is that of initial learned ones. The table (n_positions, d_embedding) is float64 and
+    not stored in weights files; later positions share its last row.
     """
 
     def __init__(self, n_positions: int, d_embedding: int) -> None:
@@ -83,7 +83,7 @@ class SinusoidalPositions(PositionEmbedding):
 
 
 class OutputLayer(nn.Module):
-    """Map a decoder's last layer to the logits of the 256 ids."""
+    """Maps a decoder's last layer to the logits of the 256 byte ids, by a linear map."""
 
     def __init__(self, d_input: int, bias: bool = True) -> None:
         super().__init__()

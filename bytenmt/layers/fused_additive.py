@@ -29,9 +29,10 @@ FOUR = np.float32(4)
 
 @njit_any_order
 def add_scores(q: Array, k: Array, v: Array, scores: Array, first: int, last: int) -> None:
-    """Overwrite scores (n, b, s), b queries a sentence, for sentences first to last - 1.
+    """Overwrite scores (n, b, s) with v . tanh(query + key), for sentences first to last - 1.
 
-    v (d,). q (n, b, d) and k (n, s, d) are the exponentials exp(2 query) and exp(2 key).
+    n sentences have b queries and s keys each. q (n, b, d) and k (n, s, d) hold exp(2 query) and
+    exp(2 key); v (d,).
     """
     zero = np.float32(0)
     _, s, d = k.shape
@@ -51,9 +52,10 @@ def add_scores(q: Array, k: Array, v: Array, scores: Array, first: int, last: in
 def add_query_gradients(
     q: Array, k: Array, v: Array, d_scores: Array, d_q: Array, first: int, last: int
 ) -> None:
-    """Overwrite d_q (n, b, d), the gradient of the queries, not of their exponentials q.
+    """Overwrite d_q (n, b, d) with the gradient of the queries, for sentences first to last - 1.
 
-    See add_scores.
+    d_scores (n, b, s): the gradient of the scores. q (n, b, d) and k (n, s, d) hold exp(2 query)
+    and exp(2 key); v (d,): see add_scores.
     """
     _, s, d = k.shape
     slope = np.empty(d, np.float32)
@@ -72,10 +74,11 @@ def add_query_gradients(
 def add_key_gradients(
     q: Array, k: Array, v: Array, d_scores: Array, d_k: Array, d_v: Array, first: int, last: int
 ) -> None:
-    """Overwrite d_k (n, s, d), the gradient of keys, and add that of v to d_v (d,).
+    """Overwrite d_k (n, s, d) with the gradient of the keys, and add that of v to d_v (d,).
 
-    The gradient is of the keys, not of their exponentials. q and d_scores (n, b, s): of the queries
-    of all steps together; others: see add_scores.
+    This is done for sentences first to last - 1. q (n, b, d) and d_scores (n, b, s): exp(2 query)
+    and the gradient of the scores, for the queries of all steps. k (n, s, d): exp(2 key). v (d,):
+    see add_scores.
     """
     _, s, d = k.shape
     weighted = np.empty(d, np.float32)
@@ -97,16 +100,16 @@ def add_key_gradients(
 
 
 def can_fuse(keys: Tensor) -> bool:
-    """Return whether FusedScore can take keys: float32 or bf16, on a CPU, below MAX_KEY."""
+    """Return whether FusedScore can take keys: float32 or bf16, on a CPU, |key| < MAX_KEY (20)."""
     has_kind = keys.device.type == "cpu" and keys.dtype in (torch.float32, torch.bfloat16)
     return has_kind and keys.numel() > 0 and bool(keys.detach().abs().amax() < MAX_KEY)
 
 
 class FusedScore(Deferred):
-    """The function query -> additive attention scores for one run of a loop; see Deferred.
+    """The function query -> additive attention scores v . tanh(query + key), for one loop of steps.
 
-    keys (n, s, d), v (d,). A call takes projected queries (n, b, d) and returns scores (n, b, s)
-    float32.
+    keys (n, s, d), v (d,): their gradients are computed once, after all steps. A call takes
+    projected queries (n, b, d) and returns scores (n, b, s) float32.
     """
 
     def __init__(self, keys: Tensor, v: Tensor) -> None:
@@ -115,7 +118,7 @@ class FusedScore(Deferred):
         super().__init__(keys, v)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return scores (n, b, s) of projected queries x (n, b, d), and their exponentials."""
+        """Return scores (n, b, s) of projected queries x (n, b, d), and exp(2 x) for `backward`."""
         q = (2 * x.float()).exp().contiguous()
         k = self.exponentials
         scores = q.new_empty(*q.shape[:2], k.shape[1])
@@ -124,7 +127,10 @@ class FusedScore(Deferred):
         return scores, q
 
     def backward(self, saved: Tensor, d_y: Tensor) -> Tensor:
-        """Return the gradient of the queries from d_y (n, b, s), and record d_y for `gather`."""
+        """Return the gradient of the queries (n, b, d), given d_y (n, b, s), that of the scores.
+
+        saved: exp(2 x) from `forward`. Both arguments are recorded for `gather`.
+        """
         d_scores = d_y.float().contiguous()
         self.notes.append((saved, d_scores))
         d_q = torch.empty_like(saved)
@@ -139,11 +145,8 @@ class FusedScore(Deferred):
         return d_q
 
     def gather(self) -> tuple[Tensor, ...]:
-        """Return the gradients of keys and v (float32).
-
-        They are computed sentence by sentence, which fits a core's cache, while a step of all does
-        not.
-        """
+        """Return the gradients of keys (n, s, d) and v (d,), float32, summed over all steps."""
+        # Sentence by sentence, each of which fits a core's cache, while a step of all does not.
         q, d_scores = (torch.cat(parts, dim=1) for parts in zip(*self.notes, strict=True))
         d_keys = torch.empty_like(self.exponentials)
         d_v = self.v.new_zeros(len(thread_ranges(len(q))), len(self.v))

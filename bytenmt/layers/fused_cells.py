@@ -27,7 +27,7 @@ ONE = np.float32(1)  # with a Python 1, Numba would compute in float64
 
 
 def fusible(product: Product) -> TypeGuard[DeferredProduct]:
-    """Return whether a fused cell can use a product: deferred, on a CPU, float32 or bf16."""
+    """Return whether fused_gru and fused_lstm take a product: deferred, on a CPU, fp32 or bf16."""
     return (
         isinstance(product, DeferredProduct)
         and product.matrix.device.type == "cpu"
@@ -37,10 +37,10 @@ def fusible(product: Product) -> TypeGuard[DeferredProduct]:
 
 @njit_any_order
 def gru_gates(x: Array, u: Array, h: Array, rz: Array, reset: Array) -> None:
-    """Overwrite rz (rows, 2 d), a GRU's gates r and z, and reset (rows, d) = r * h.
+    """Overwrite rz (rows, 2 d) with a GRU's gates r and z, and reset (rows, d) with r * h.
 
-    x (rows, 3 d), u (rows, 2 d): products of the input and of the state with the weights of r, z
-    (and g). h (rows, d): the state.
+    x (rows, 3 d): products of the input with the weights of r, z and g, biases included. u (rows,
+    2 d): products of the state with those of r and z. h (rows, d): the state.
     """
     rows, d = h.shape
     for i in range(rows):
@@ -54,10 +54,11 @@ def gru_gates(x: Array, u: Array, h: Array, rz: Array, reset: Array) -> None:
 def gru_state(
     x: Array, u: Array, h: Array, rz: Array, g: Array, new: Array, after: bool, take: bool
 ) -> None:
-    """Overwrite g, the GRU's candidate, and new, its new state (rows, d). x, h, rz: see gru_gates.
+    """Overwrite g (rows, d) with a GRU's candidate, and new (rows, d) with its new state.
 
-    u (rows, d): the state's product for g. after: whether r multiplies u, instead of the state
-    before the product. take: whether z weighs g instead of the old state, see recurrent.GRU.
+    x (rows, 3 d): the input's products for r, z, g. h (rows, d): the old state. rz (rows, 2 d): the
+    gates r and z. u (rows, d): the state's product for g. after: whether r multiplies u, instead of
+    the state before the product. take: whether z weighs g instead of h, see recurrent.GRU.
     """
     rows, d = h.shape
     for i in range(rows):
@@ -75,12 +76,12 @@ def gru_state(
 def gru_state_gradients(
     d_new: Array, h: Array, rz: Array, g: Array, d_x: Array, d_h: Array, take: bool
 ) -> None:
-    """Write the gradients of the inputs of z and g to d_x, and a part of that of h to d_h.
+    """Backpropagate through a GRU's weighted sum of old state h and candidate g, to d_x and d_h.
 
-    d_x (rows, 3 d) has the parts of r, z and g in this order; that of r stays as it is. d_new and
-    d_h (rows, d): the gradient of the new state is their sum. Then d_h is overwritten by the part
-    of the old state's gradient that comes from the weighted sum of h and g; the caller adds what
-    comes through the gates and g. h, rz: see gru_gates; g, take: see gru_state.
+    d_new, d_h (rows, d): the gradient of the new state is their sum. d_h is then overwritten with
+    the part of the old state's gradient that the sum gives; the caller adds the parts through the
+    gates and g. d_x (rows, 3 d): gradients of r, z and g before activation, of which those of z and
+    g are overwritten. rz (rows, 2 d): r and z. take: whether z weighs g instead of h.
     """
     rows, d = h.shape
     total = np.empty(d, np.float32)  # loops that write a single array are vectorised
@@ -106,10 +107,11 @@ def gru_state_gradients(
 def gru_reset_gradients(
     d_reset: Array, other: Array, rz: Array, d_x: Array, d_other: Array
 ) -> None:
-    """Overwrite the part of d_x (rows, 3 d) for r, and add r * d_reset to d_other (rows, d).
+    """Backpropagate through a GRU's product r * other of the reset gate, to d_x and d_other.
 
-    other (rows, d): what r multiplies; d_reset (rows, d): the gradient of r * other; rz: see
-    gru_gates.
+    d_reset (rows, d): the gradient of the product. other (rows, d): the factor of r, the state or
+    its product with weights. d_x (rows, 3 d): the first d columns are overwritten with the gradient
+    of r before activation. d_other (rows, d): r * d_reset is added. rz (rows, 2 d): r and z.
     """
     rows, d = other.shape
     for i in range(rows):
@@ -123,16 +125,19 @@ def gru_reset_gradients(
 
 
 class GRUProducts(NamedTuple):
-    """The products and conventions of a fused GRU step, see recurrent.GRU."""
+    """The products and conventions of a fused GRU step; recurrent.GRU has the equations."""
 
-    gates: DeferredProduct  # with U_r, U_z
-    candidate: DeferredProduct  # with U_g
-    after: bool  # reset = "after"
-    take: bool  # update = "take"
+    gates: DeferredProduct  # of the state with U_r and U_z, the weights of the gates
+    candidate: DeferredProduct  # of the state with U_g, the weights of the candidate
+    after: bool  # whether the reset gate multiplies the product of the state: reset = "after"
+    take: bool  # whether the update gate weighs the candidate: update = "take"
 
 
 def fused_gru(cell: GRUProducts) -> Callable[..., tuple[Tensor, ...]]:
-    """Return the function (x, h) -> (h after each step,), a run of a GRU; see GRU.runner."""
+    """Return the function (x, h) -> (h after each step,), a GRU as a single autograd function.
+
+    x (t, rows, 3 d): the input's products for r, z, g, with biases. h (rows, d): the first state.
+    """
     tokens = cell.gates.token, cell.candidate.token
     return lambda x, h: (_GRURun.apply(x, h, *tokens, cell),)  # type: ignore[no-untyped-call]
 
@@ -232,10 +237,10 @@ def _copy(states: Tensor, reads: Tensor, t: int) -> None:
 def lstm_state(
     x: Array, u: Array, c: Array, gates: Array, new_c: Array, tanh_c: Array, new_h: Array
 ) -> None:
-    """Overwrite gates (rows, 4 d), i, f, g, o, and new_c, tanh_c and new_h (rows, d).
+    """Compute an LSTM step: overwrite gates (rows, 4 d) and new_c, tanh_c and new_h (rows, d).
 
-    They are those of an LSTM step. x, u (rows, 4 d): the products of the input and of the state
-    with the weights. c (rows, d): the cells.
+    x, u (rows, 4 d): the products of the input and of the state with the weights. c (rows, d): the
+    old cells. gates: i, f, g, o after activation. tanh_c: tanh of the new cells, new_c.
     """
     rows, d = c.shape
     cell = np.empty(d, np.float32)  # loops that write a single array are vectorised
@@ -267,10 +272,11 @@ def lstm_gradients(
     tanh_c: Array,
     d_x: Array,
 ) -> None:
-    """Overwrite d_x (rows, 4 d), the gradient of the gates before activation, and d_c (rows, d).
+    """Overwrite d_x (rows, 4 d) and d_c (rows, d) with the gradients of an LSTM step.
 
-    d_new_h and d_h, and d_new_c and, before the call, d_c (rows, d): the gradients with respect to
-    the new state and the new cell are their sums; others: see lstm_state.
+    The gradient of the new state is d_new_h + d_h (rows, d), that of the new cells d_new_c + d_c
+    before the call. After it d_x has the gradient of the gates before activation, d_c that of the
+    old cells. c (rows, d): the old cells. gates (rows, 4 d): i, f, g, o. tanh_c: tanh of new cells.
     """
     rows, d = c.shape
     state = np.empty(d, np.float32)  # see lstm_state
@@ -299,9 +305,10 @@ def lstm_gradients(
 
 
 def fused_lstm(recurrent: DeferredProduct) -> Callable[..., tuple[Tensor, ...]]:
-    """Return the function (x, h, c) -> (h, c) after each step, a run of an LSTM; see LSTM.runner.
+    """Return the function (x, h, c) -> (h, c after each step), an LSTM as one autograd function.
 
-    recurrent: the product with U.
+    x (t, rows, 4 d): the input's products for i, f, g, o, with biases. h, c (rows, d): the first
+    state and cells. recurrent: the product of the state with its weights.
     """
     return lambda *inputs: _LSTMRun.apply(*inputs, recurrent.token, recurrent)  # type: ignore[no-untyped-call]
 

@@ -55,9 +55,10 @@ def normalise(
     first: int,
     last: int,
 ) -> None:
-    """Overwrite y (n, d) with ReLU(layer norm(x)) in rows first to last - 1 of x (n, d).
+    """Overwrite y (n, d) with ReLU(layer norm(x)), in rows first to last - 1 of x (n, d).
 
-    Their moments (n, 2), mean and 1 / standard deviation, are overwritten, too. gain, bias (d,).
+    gain, bias (d,), epsilon: of the layer norm. moments (n, 2): overwritten with mean and
+    1 / standard deviation of these rows.
     """
     d = x.shape[1]
     row = np.empty(d, np.float32)
@@ -92,9 +93,10 @@ def norm_gradients(
     first: int,
     last: int,
 ) -> None:
-    """Overwrite d_x (n, d) in rows first to last - 1, and add their part to d_gain and d_bias (d,).
+    """Overwrite d_x (n, d) with the gradient of x for y = ReLU(layer norm(x)), in some rows.
 
-    d_y (n, d): the gradient of y; others: see normalise.
+    These are rows first to last - 1; their share is added to the gradients d_gain and d_bias (d,).
+    d_y (n, d): the gradient of y. moments (n, 2): mean and 1 / standard deviation of the rows.
     """
     d = x.shape[1]
     of_row = np.empty(d, np.float32)

@@ -35,12 +35,12 @@ def as_array(x: Tensor) -> Array:
 
 
 def widen(x: Any) -> Any:
-    """Convert a number of an Array, float32 or bf16 bits, to float32; for compiled code only."""
+    """Convert a float32, or the bits of a bf16 as uint16, to float32; for compiled code only."""
     raise NotImplementedError
 
 
 def narrow(x: Any, like: Any) -> Any:
-    """Round a float32 to the type of `like`, float32 or bf16 bits; for compiled code only."""
+    """Round a float32 to the type of `like`, float32 or bf16 as uint16; for compiled code only."""
     raise NotImplementedError
 
 
@@ -94,16 +94,17 @@ def tanh(x: np.float32) -> np.float32:
 
 
 def thread_ranges(n: int) -> list[tuple[int, int, int]]:
-    """Divide range(n) among PyTorch's threads: (thread, first, last) for each, without last."""
+    """Divide range(n) among PyTorch's threads: return (thread number, first, end) for each."""
     n_threads = max(1, min(n, torch.get_num_threads()))
     cuts = [n * i // n_threads for i in range(n_threads + 1)]
     return [(i, cuts[i], cuts[i + 1]) for i in range(n_threads)]
 
 
 def parallel_for(task: Callable[[int, int, int], None], n: int) -> None:
-    """Call task(thread, first, last) for each of thread_ranges(n) on a thread of its own; wait.
+    """Divide range(n) among threads: call task(thread, first, last) on each of them, and wait.
 
-    This is useful only for tasks that release the interpreter lock, as kernels do.
+    A thread (a number from 0) is to do range(first, last). Tasks should release the interpreter
+    lock, as compiled kernels do.
     """
     *others, last_share = thread_ranges(n)
     waiting = [_pool(len(others)).submit(task, *share) for share in others]

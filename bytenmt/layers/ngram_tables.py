@@ -47,7 +47,7 @@ class RowGradients(NamedTuple):
     """The gradient of one forward pass of NgramTables over t bytes."""
 
     rows: Tensor  # (t, orders) int64: the rows of the tables that were summed for each byte
-    gradient: Tensor  # (t, d): of each sum
+    gradient: Tensor  # (t, d): the gradient of each sum
 
 
 class NgramTables(nn.Module):
@@ -86,7 +86,7 @@ class NgramTables(nn.Module):
         self.register_buffer("inverses", inverses, persistent=False)
 
     def start(self, rows: int, device: torch.device) -> RecentBytes:
-        """Return the recent bytes before a text: all BOS, which is part of no word."""
+        """Return `recent`, the last bytes read, at the start of texts (`rows` of them): all BOS."""
         recent = torch.full((rows, N_BYTES), BOS, dtype=torch.uint8, device=device)
         hashes = torch.zeros(rows, dtype=torch.int64, device=device)
         return (recent, hashes) if self.n_word_rows else (recent,)
@@ -94,7 +94,7 @@ class NgramTables(nn.Module):
     def forward(self, ids: Tensor, recent: RecentBytes) -> Tensor:
         """Return (rows, t, d_embedding): the sum of the vectors of the n-grams ending at each byte.
 
-        ids (rows, t) uint8; recent: the bytes before them, from start or ByteEmbedding.advance.
+        ids (rows, t) uint8; recent: the bytes before them, from `start` or ByteEmbedding.advance.
         """
         rows = self.row_numbers(ids, recent).flatten(0, 1)
         summed: Tensor = _SumRows.apply(self.weight, rows, self.gradients)  # type: ignore[no-untyped-call]
@@ -103,7 +103,7 @@ class NgramTables(nn.Module):
     def row_numbers(self, ids: Tensor, recent: RecentBytes) -> Tensor:
         """Return the rows of `weight` that are summed for each byte: (rows, t, orders) int64.
 
-        Arguments: see forward. The table of words counts as one more order.
+        ids (rows, t) uint8; recent: the bytes before them. A table of words is one more order.
         """
         t = ids.shape[1]
         text = _without_forms(torch.cat([recent[0], ids], dim=1))
@@ -125,8 +125,8 @@ class NgramTables(nn.Module):
     def prefix_hashes(self, ids: Tensor, before: Tensor) -> Tensor:
         """Return the hash of the word so far at each byte of ids (rows, t) uint8: (rows, t) int64.
 
-        It is 0 at bytes that are part of no word, see ngram_hash.py. before (rows,) int64: the hash
-        at the byte before ids.
+        The hash is of the bytes since the last byte that is part of no word, where it is 0, see
+        ngram_hash.py. before (rows,) int64: the hash at the byte before ids.
         """
         parts = []
         for part in torch.split(ids, N_POWERS, dim=1):

@@ -30,7 +30,10 @@ Run = Callable[..., State]
 
 
 def looped(step: Callable[..., State]) -> Run:
-    """Return a function that calls `step` t times: (x (t, rows, …), state) -> each step's state."""
+    """Return a function that loops over inputs (t, rows, …) and returns the state after each step.
+
+    Its arguments are the inputs and the first state; step: (input (rows, …), *state) -> new state.
+    """
 
     def run(x: Tensor, *state: Tensor) -> State:
         states = list[State]()
@@ -48,7 +51,8 @@ def looped(step: Callable[..., State]) -> Run:
 class RecurrentLayer(nn.Module, ABC):
     """Base class of recurrent layers, which define `runner` and `initialise_recurrent`.
 
-    `input` is the linear map of the inputs, its maps stacked in one weight.
+    A state is a tuple of tensors (rows, d_hidden): h, and in an LSTM c. `input` is the linear map
+    of the inputs, the maps of all gates stacked in one weight.
     """
 
     input: nn.Linear
@@ -59,20 +63,24 @@ class RecurrentLayer(nn.Module, ABC):
 
     @abstractmethod
     def runner(self) -> Run:
-        """Return the function (products (t, rows, …), state) -> state after each of t steps.
+        """Return the function (products (t, rows, …), *state) -> the states after each of t steps.
 
-        It is to be called once, or at each step of one loop. The products are those of `products`.
+        It returns h, and in an LSTM c, each (t, rows, d_hidden), and is to be called once, or at
+        each step of one loop. products: what the method `products` returns for the inputs.
         """
 
     @abstractmethod
     def initialise_recurrent(self, is_scaled: bool) -> None:
-        """Initialise what is the layer's own, after its linear maps; see `initialise`.
+        """Initialise the recurrent matrices, after the linear maps; called by `initialise`.
 
-        is_scaled: whether the initial range depends on the width, instead of on the paper.
+        is_scaled: whether the initial range depends on the width, instead of on a paper.
         """
 
     def stepper(self) -> Callable[..., State]:
-        """Return the function (x (rows, …), state) -> new state, to be called in one loop."""
+        """Return the function (products (rows, …), *state) -> new state, for one loop over time.
+
+        products: what the method `products` returns for the inputs of one step.
+        """
         run = self.runner()
         return lambda x, *state: tuple(part[0] for part in run(x[None], *state))
 
@@ -83,8 +91,8 @@ class RecurrentLayer(nn.Module, ABC):
         after the last.
 
         before: the state before the first input, tensors (rows, d_hidden), h first. lengths (rows,)
-        int64: the inputs after which each row's last state is taken, None: t. h is returned after
-        all t inputs.
+        int64: number of inputs of each row after which its last state is taken; None: all t. h is
+        returned for all t inputs in any case.
         """
         if has_sequence_kernels(x) and self.has_kernel:
             return self.read_by_kernel(x, before, lengths)
@@ -93,24 +101,30 @@ class RecurrentLayer(nn.Module, ABC):
     def read_by_kernel(
         self, x: Tensor, before: Sequence[Tensor], lengths: Tensor | None
     ) -> tuple[Tensor, State]:
-        """Do what `forward` does by a kernel for whole sequences."""
+        """Read inputs x (rows, t, d_input) by PyTorch's kernel; return all h and the last state.
+
+        before: the state before x. lengths: see `forward`, which calls it if has_kernel.
+        """
         raise NotImplementedError
 
     def products(self, x: Tensor) -> Tensor:
-        """Return the products of inputs x (t, rows, d_input) with weights, which a run reads."""
+        """Return the products (t, rows, …) of inputs x (t, rows, d_input) with their weights."""
         products: Tensor = self.input(x)
         return products
 
     def read(
         self, products: Tensor, before: Sequence[Tensor], lengths: Tensor | None
     ) -> tuple[Tensor, State]:
-        """Do what `forward` does by the loop, from products (t, rows, …) of the inputs."""
+        """Read inputs by a loop over their products (t, rows, …); return all h and the last state.
+
+        products: from the method `products`. before: the state before them. lengths: see `forward`.
+        """
         parts = [part.transpose(0, 1) for part in self.runner()(products, *before)]
         return parts[0], tuple(last_states(part, lengths) for part in parts)
 
 
 class GRU(RecurrentLayer):
-    """One layer of gated recurrent units.
+    """One layer of gated recurrent units, x (rows, t, d_input) -> h (rows, t, d_hidden).
 
     r = sigma(W_r x + U_r h), z = sigma(W_z x + U_z h), where each W has a bias, and
     reset "before" the product: g = tanh(W_g x + U_g (r * h))      (Cho et al. 2014, eq. 5-8)
@@ -143,7 +157,7 @@ class GRU(RecurrentLayer):
         self.candidate = nn.Linear(d_hidden, d_hidden, bias=False)  # U of g
 
     def runner(self) -> Run:
-        """Return the function (x, h) -> (h after each step,); see RecurrentLayer.
+        """Return the function (x, h) -> (h after each step,), to be called once, or in a loop.
 
         h (rows, d_hidden); x (t, rows, 3 d_hidden): the input's products for r, z, g, biases
         included; with d_inside followed by C_g c (t, rows, d_hidden).
@@ -173,14 +187,20 @@ class GRU(RecurrentLayer):
     def read_by_kernel(
         self, x: Tensor, before: Sequence[Tensor], lengths: Tensor | None
     ) -> tuple[Tensor, State]:
-        """Read inputs by sequence_kernels.gru; see RecurrentLayer."""
+        """Read inputs x (rows, t, d_input) by PyTorch's GRU kernel; return all h and the last one.
+
+        before: h before x. lengths (rows,): inputs after which the last h is taken; None: all t.
+        """
         recurrent = torch.cat([self.gates.weight, self.candidate.weight])
         parameters = (self.input.weight, recurrent, self.input.bias)
         states = gru(x, before[0], parameters, self.update == "take")
         return states, (last_states(states, lengths),)
 
     def products(self, x: Tensor) -> Tensor:
-        """Return the products of inputs x (t, rows, d_input); see runner."""
+        """Return the products of inputs x (t, rows, d_input) with weights: (t, rows, 3 d_hidden).
+
+        They are those of r, z and g, with biases; with d_inside C_g c is appended.
+        """
         if not self.d_inside:
             return super().products(x)
         d = self.candidate.weight.shape[0]
@@ -192,13 +212,13 @@ class GRU(RecurrentLayer):
         return torch.cat([outside, inside], dim=-1)
 
     def initialise_recurrent(self, is_scaled: bool) -> None:
-        """Make the recurrent matrices orthogonal."""
+        """Make the recurrent matrices orthogonal. is_scaled: not read."""
         for block in (*self.gates.weight.chunk(2), self.candidate.weight):
             nn.init.orthogonal_(block)
 
 
 class LSTM(RecurrentLayer):
-    """One layer of long short-term memory, gates in the order i, f, g, o, one bias a gate.
+    """One layer of long short-term memory; weights are those of i, f, g, o, with one bias a gate.
 
     c <- sigma(f) * c + sigma(i) * tanh(g),  h <- sigma(o) * tanh(c)
     """
@@ -212,7 +232,7 @@ class LSTM(RecurrentLayer):
         self.recurrent = nn.Linear(d_hidden, 4 * d_hidden, bias=False)
 
     def runner(self) -> Run:
-        """Return the function (x, h, c) -> (h, c after each step); see RecurrentLayer.
+        """Return the function (x, h, c) -> (h, c after each step), to be called once, or in a loop.
 
         x (t, rows, 4 d_hidden): the input's product for the gates, with biases; h, c (rows,
         d_hidden).
@@ -231,14 +251,17 @@ class LSTM(RecurrentLayer):
     def read_by_kernel(
         self, x: Tensor, before: Sequence[Tensor], lengths: Tensor | None
     ) -> tuple[Tensor, State]:
-        """Read inputs by sequence_kernels.lstm; see RecurrentLayer."""
+        """Read inputs x (rows, t, d_input) by PyTorch's LSTM kernel; return all h, the last (h, c).
+
+        before: h, c before x. lengths (rows,): inputs after which these are taken; None: all t.
+        """
         padding = None if lengths is None else ~source_mask(lengths, x.shape[1])
         parameters = (self.input.weight, self.recurrent.weight, self.input.bias)
         states, cell = lstm(x, before, parameters, padding)
         return states, (last_states(states, lengths), cell)
 
     def initialise_recurrent(self, is_scaled: bool) -> None:
-        """Make the recurrent matrices orthogonal and open the forget gates, if is_scaled."""
+        """Make recurrent matrices orthogonal and biases of forget gates 1, if is_scaled."""
         if is_scaled:
             for block in self.recurrent.weight.chunk(4):
                 nn.init.orthogonal_(block)
@@ -252,11 +275,11 @@ def read_layers(
     drop: Callable[[Tensor], Tensor],
     lengths: Tensor | None = None,
 ) -> tuple[Tensor, State]:
-    """Read inputs x (rows, t, d_input) by layers, with `drop` applied to the input of each.
+    """Read inputs x (rows, t, d_input) by a stack of layers; `drop` is applied to each one's input.
 
     Return h of the top layer, (rows, t, d_hidden), and the last states: h of each layer, then, of
-    LSTMs, c of each, (rows, d_hidden). before: the same before the first input. lengths: see
-    RecurrentLayer.forward.
+    LSTMs, c of each, (rows, d_hidden). before: these states before the first input. lengths (rows,)
+    int64: number of inputs after which a row's last state is taken; None: all t.
     """
     after = []
     for number, layer in enumerate(layers):
@@ -277,7 +300,10 @@ def reverse(x: Tensor, lengths: Tensor) -> Tensor:
 
 
 def last_states(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """Return the last column (rows, d) of x (rows, t, d); lengths (rows,) int64, None: all t."""
+    """Return the last column (rows, d) of each row of x (rows, t, d).
+
+    lengths (rows,) int64: columns of each row, at least 1; None: all t.
+    """
     if lengths is None:
         return x[:, -1]
     return x[torch.arange(len(x), device=x.device), lengths - 1]
@@ -286,11 +312,11 @@ def last_states(x: Tensor, lengths: Tensor | None) -> Tensor:
 def initialise(model: nn.Module, fill: Callable[[Tensor], object] | None = None) -> None:
     """Initialise the linear maps of `model`, its embedding and its output layer with `fill`.
 
-    Biases become 0, and the recurrent matrices of GRUs orthogonal. If fill is None, the range
-    depends on the width: linear maps get the uniform distribution of Glorot and Bengio 2010, LSTMs
-    orthogonal recurrent matrices, too, and open forget gates (Jozefowicz et al. 2015), while
-    embedding and output layer stay as they are. The fixed ranges of the papers are meant for 1,000
-    units; with a few hundred the signal almost vanishes on its way through two layers.
+    `fill` works in place. Biases become 0, and the recurrent matrices of GRUs orthogonal. If it is
+    None, the range depends on the width: linear maps get the uniform distribution of Glorot and
+    Bengio 2010, LSTMs orthogonal recurrent matrices, too, and open forget gates (Jozefowicz et al.
+    2015), while embedding and output layer stay as they are. The fixed ranges of the papers are for
+    1,000 units; with a few hundred the signal almost vanishes on its way through two layers.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):

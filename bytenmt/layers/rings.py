@@ -15,10 +15,10 @@ from torch import Tensor
 
 
 class Clock(NamedTuple):
-    """The position of each row (hypothesis) in its text, and where its past lies.
+    """The position of each row (hypothesis) in its text, and the ring buffers that hold its past.
 
-    A part of a decoder's state. A column is the vector of one byte; h is the capacity of the
-    largest ring.
+    A part of a decoder's state. A ring buffer holds the last columns (vectors, one a byte) of a
+    layer; h is the capacity of the largest one.
     """
 
     position: Tensor  # (rows,) int64: columns read so far, which is the position of the next column
@@ -29,16 +29,16 @@ class Clock(NamedTuple):
 
     @staticmethod
     def start(rows: int, history: int, device: torch.device) -> Clock:
-        """Return the clock of rows at position 0, each its own ancestor. history: h."""
+        """Return the clock of `rows` rows at position 0. history: columns of the largest ring."""
         position = torch.zeros(rows, dtype=torch.int64, device=device)
         return Clock(position, position[:, None].repeat(1, history))
 
     def positions(self, t: int) -> Tensor:
-        """Return the positions of the next t columns: (rows, t) int64."""
+        """Return the positions of each row's next t columns (bytes), from 0: (rows, t) int64."""
         return self.position[:, None] + torch.arange(t, device=self.position.device)
 
     def advance(self, t: int) -> Clock:
-        """Return the clock after t more columns, which each row has written into its own rings."""
+        """Return the clock after t more columns (bytes), which each row writes to its own rings."""
         history = self.ancestors.shape[1]
         new = self.positions(t)[:, -history:] % history
         return Clock(self.position + t, self.ancestors.scatter(1, new, torch.zeros_like(new)))
@@ -50,17 +50,18 @@ class Clock(NamedTuple):
 
 
 class Rings(NamedTuple):
-    """The ring buffers of a decoder's layers, a part of its state beside a Clock.
+    """The ring buffers of a decoder's layers, which hold their last columns; a part of its state.
 
-    This type says that reordering beams leaves these tensors where they are; all other tensors of
-    a state are reordered by rows (architectures.base, Model.reorder).
+    This type says that reordering beams leaves these tensors where they are, since a Clock tells
+    whose ring holds a column; all other tensors of a state are reordered by rows (Model.reorder).
     """
 
     buffers: tuple[Tensor, ...]  # of each layer: (rows, capacity, width of a column)
 
 
 class RingTaps(NamedTuple):
-    """Indices by which a chunk of t columns reads a ring buffer's old columns and writes new ones.
+    """Indices by which a convolution over t new columns uses a ring buffer: reads the old columns,
+    and writes the new ones.
 
     They are the same for all rings of one kernel width k and dilation r.
     """
@@ -75,7 +76,7 @@ class RingTaps(NamedTuple):
 
     @staticmethod
     def from_clock(clock: Clock, t: int, kernel_width: int, dilation: int) -> RingTaps:
-        """Return the indices for the next t columns after `clock`."""
+        """Return the indices for the next t columns after `clock`, for one kind of convolution."""
         reach = (kernel_width - 1) * dilation
         capacity = ring_capacity(kernel_width, dilation)
         step = dilation if t == 1 else 1
@@ -89,8 +90,8 @@ class RingTaps(NamedTuple):
     def append(self, x: Tensor, ring: Tensor) -> tuple[Tensor, Tensor]:
         """Append new columns x (rows, t, d) to a ring (rows, capacity, d).
 
-        Returns the m old columns followed by x, (rows, m + t, d), and the ring with the new
-        columns: the same tensor, written in place, without gradients, a fresh one with them.
+        Returns the m old columns that the convolution reads, with x behind them (rows, m + t, d),
+        and the ring with x: written in place, or a fresh tensor if gradients are enabled.
         """
         old = ring[self.rows, self.slots]
         new = x[:, -ring.shape[1] :].to(ring.dtype)
@@ -102,9 +103,8 @@ class RingTaps(NamedTuple):
 
 
 def ring_capacity(kernel_width: int, dilation: int) -> int:
-    """Return the number of columns in a ring buffer: one more than the convolution reaches back.
+    """Return the number of columns in a convolution's ring buffer: one more than it reaches back.
 
-    So a row may write its new column before another beam has read the old ones, and the new one is
-    a tap too.
+    So a row may write its new column before another beam has read the old ones.
     """
     return (kernel_width - 1) * dilation + 1

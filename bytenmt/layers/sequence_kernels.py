@@ -29,15 +29,16 @@ warnings.filterwarnings(
 
 
 def has_sequence_kernels(x: Tensor) -> bool:
-    """Return whether `gru` and `lstm` should read x (rows, t, d): if it is on CUDA and t > 1."""
+    """Return whether `gru` and `lstm` are to read x (rows, t, d): it is on CUDA, and t > 1."""
     return x.device.type == "cuda" and x.shape[1] > 1
 
 
 def gru(x: Tensor, h: Tensor, parameters: Sequence[Tensor], take: bool) -> Tensor:
-    """Run a GRU (see recurrent) with reset "after" over a sequence; return states (rows, t, d).
+    """Run a GRU with reset "after" (see recurrent.GRU) over a sequence; return states (rows, t, d).
 
-    x (rows, t, d_input), h (rows, d). parameters: W (3 d, d_input), U (3 d, d) and the bias (3 d,)
-    of r, z, g. take: update "take", which is "keep" with the weights of z negated.
+    x (rows, t, d_input); h (rows, d): the state before it. parameters: W (3 d, d_input), U (3 d, d)
+    and the bias (3 d,) of r, z, g. take: whether update is "take", not "keep": this is "keep" with
+    the weights of z negated.
     """
     weights = [compute_type(part) for part in parameters]
     if take:
@@ -55,9 +56,9 @@ def lstm(
 ) -> tuple[Tensor, Tensor]:
     """Run an LSTM over a sequence; return all h (rows, t, d), and the last c (rows, d) of each row.
 
-    x (rows, t, d_input); before: h and c, (rows, d). parameters: W (4 d, d_input), U (4 d, d) and
-    the bias (4 d,) of i, f, g, o. padding (rows, t) bool: true for bytes behind the end of their
-    rows; None: there are none.
+    x (rows, t, d_input); before: first h and c, (rows, d). parameters: W (4 d, d_input), U (4 d, d)
+    and the bias (4 d,) of i, f, g, o. padding (rows, t) bool: true for bytes behind the end of
+    their rows; None: there are none.
 
     The kernels return the cells of the last column alone. Padding is therefore marked in an input
     of its own, which shuts the input gate and opens the forget gate, so that the cells stay what

@@ -8,12 +8,11 @@ from torch.nn import functional as F
 
 
 class WeightNorm(nn.Module):
-    """Weight normalisation (Salimans and Kingma 2016): w = g v / |v| for each output channel of
-    (d_out, ...).
+    """Weight normalisation (Salimans and Kingma 2016): w = g v / |v| for each output channel.
 
-    g is initialised to |v|, so that w is v at first. In evaluation w is computed once for each
-    version of v and g. A training pass discards it, because fused optimisers change weights without
-    raising their version.
+    v (d_out, ...): the initial weight. g (d_out,) is initialised to |v|, so that w is v at first.
+    In evaluation w is computed once for each version of v and g. A training pass discards it,
+    because fused optimisers change weights without raising their version.
     """
 
     def __init__(self, v: Tensor) -> None:
@@ -23,7 +22,7 @@ class WeightNorm(nn.Module):
         self._folded: tuple[object, Tensor] | None = None
 
     def forward(self) -> Tensor:
-        """Return the weight (d_out, ...)."""
+        """Return the normalised weight w (d_out, ...)."""
         if self.training or torch.is_grad_enabled():
             self._folded = None
             return self._weight()
@@ -38,7 +37,7 @@ class WeightNorm(nn.Module):
 
 
 class NormedLinear(nn.Module):
-    """A linear map with weight normalisation, initialised to N(0, std) with bias 0."""
+    """A linear map with weight normalisation, its weight drawn from N(0, std^2), its bias 0."""
 
     def __init__(self, d_input: int, d_output: int, std: float) -> None:
         super().__init__()
@@ -51,7 +50,7 @@ class NormedLinear(nn.Module):
 
 
 def scaled_linear(d_input: int, d_output: int, std: float, weight_norm: bool) -> nn.Module:
-    """Return a linear map, initialised to N(0, std) with bias 0."""
+    """Return a linear map, a NormedLinear if weight_norm, with weights of N(0, std^2), bias 0."""
     if weight_norm:
         return NormedLinear(d_input, d_output, std)
     linear = nn.Linear(d_input, d_output)

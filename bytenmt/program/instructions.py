@@ -26,9 +26,9 @@ ALIGNMENT = 64  # bytes: a cache line, and a vector
 class Op(IntEnum):
     """The operation of an instruction, which is applied to every row (hypothesis or source byte).
 
-    d is its destination register, a and b its source registers, n their width; w, v, m, k, s and t
-    are numbers, see Field. "Columns" in the comments are the positions of the row's sentence in the
-    encoder's memory. No file stores the members' values, but the interpreters compare them:
+    d is its destination register, a and b its source registers, n their width; w and v are offsets
+    of weights, and m, k, s and t numbers. "Columns" are the positions of the row's sentence in the
+    encoder's output, the memory. No file stores the values, but the interpreters compare them:
     operations for both programs come before RING, those of steps before WINDOW, attentions are
     ATTEND_DOT to ATTEND_LOCATION. Another attention also goes into ATTENTIONS and into
     session._item_kinds.
@@ -90,7 +90,7 @@ ATTENTIONS = (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE, Op.ATTEND_LOCATION)
 
 @unique
 class LinearBase(IntEnum):
-    """Values of the field k of LINEAR: what the product W a is added to."""
+    """Values of the field k of instructions LINEAR (d = W a + …): what is added to the product."""
 
     ZERO = 0  # nothing: d = W a
     BIAS = 1  # d = W a + bias
@@ -99,9 +99,10 @@ class LinearBase(IntEnum):
 
 @unique
 class GaussianUse(IntEnum):
-    """Values of the field t of attentions: where local attention's Gaussian applies.
+    """Values of the field t of attention instructions: where local attention's Gaussian applies.
 
-    Its standard deviation is s / 2.
+    It falls with the distance of a source byte from the centre of attention; its standard deviation
+    is half the window, the field s of the instruction (Luong et al. 2015).
     """
 
     NONE = 0  # there is none
@@ -110,7 +111,7 @@ class GaussianUse(IntEnum):
 
 
 class GruFlag:
-    """Bits of the field k of GRU instructions, for two choices of the GRU's form.
+    """Bits of the field k of the instruction GRU_STEP, for two choices of the GRU's form.
 
     They choose what the reset gate r multiplies, and what the update gate z weighs;
     layers.recurrent.GRU has the equations.
@@ -122,7 +123,7 @@ class GruFlag:
 
 @unique
 class Field(IntEnum):
-    """Indices of an instruction's fields: the columns of the instruction table."""
+    """Indices of an instruction's fields: the columns of a program's table of instructions."""
 
     OP = 0
     # Of registers d, a and b, see Register.
@@ -147,7 +148,7 @@ class Field(IntEnum):
 
 @unique
 class RowKind(IntEnum):
-    """The rows that an instruction is executed for."""
+    """Values of the field ROWS: which rows of the registers an instruction is executed for."""
 
     ALL = 0  # all hypotheses of a step; all bytes of all sources in an encoder
     SENTENCES = 1  # one row for each sentence
@@ -155,17 +156,17 @@ class RowKind(IntEnum):
 
 
 class Register(NamedTuple):
-    """The place of a register, or of a part of one, in a program's workspace, in floats a row."""
+    """The place of a register (a float32 vector of every row), or of a part of it, in memory."""
 
-    start: int  # floats of all registers before it
+    start: int  # floats a row of all registers before it
     stride: int  # floats of the whole register, a multiple of PANEL
     width: int  # floats of this part
     column: int = 0  # first float of this part in the register
 
     def part(self, column: int, width: int) -> Register:
-        """Return a part of this register: `width` floats from `column` on.
+        """Return the part of this register that has `width` floats from float `column` on.
 
-        Columns count from the start of this part. Raises ValueError beyond its end.
+        `column` counts from the start of this register or part. Raises ValueError beyond its end.
         """
         if column + width > self.width:
             raise ValueError(f"columns {column} to {column + width} of a register of {self.width}")
@@ -173,7 +174,7 @@ class Register(NamedTuple):
 
 
 class Matrix(NamedTuple):
-    """The place of a packed matrix (n_output, n_input) among a program's weights."""
+    """The place of a matrix (n_output, n_input) in the block of memory with a program's weights."""
 
     place: int  # offset of its numbers, in bytes
     scales: int  # offset of the scales of its quantised numbers, in bytes
@@ -182,10 +183,10 @@ class Matrix(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A list of instructions, and the size of the workspace that they need."""
+    """A model's encoder or decode step as a list of instructions for the CPU engine."""
 
     instructions: Table  # (n, len(Field)) int64
-    row_floats: int  # floats that all registers together have for a row
+    row_floats: int  # float32 of all registers for a row, a hypothesis or a source byte
 
     def select(self, *ops: Op) -> Table:
         """Return the instructions with one of these operations: (n, len(Field)) int64.
@@ -197,12 +198,12 @@ class Program(NamedTuple):
 
 
 def aligned_zeros(n_floats: int) -> npt.NDArray[np.float32]:
-    """Return float32 zeros (n_floats,) whose memory begins on a cache line."""
+    """Return float32 zeros (n_floats,) whose memory begins on a cache line (64 bytes)."""
     space = np.zeros(n_floats + ALIGNMENT // 4, np.float32)
     first = -space.ctypes.data % ALIGNMENT // 4
     return space[first : first + n_floats]
 
 
 def padded(width: int) -> int:
-    """Round a number of floats up to a multiple of PANEL, the outputs of a panel of weights."""
+    """Round a number of floats up to a multiple of PANEL (64), the rows of a panel of weights."""
     return (width + PANEL - 1) & -PANEL

@@ -13,9 +13,9 @@ from bytenmt.program.writer import Array, Shapes, WeightArray, Writer
 
 
 def write_maxout(step: Writer, x: Register, name: str, width: int) -> Register:
-    """Write a maxout layer: a linear map of x to `width` pairs, then the larger of each pair.
+    """Append a maxout layer: a linear map of x to `width` pairs, then the larger of each pair.
 
-    Returns the register of the result. name: prefix of the map's parameters.
+    Returns the result's register. step: writer of the program. name: prefix of parameters' names.
     """
     pairs = step.register(2 * width)
     maxed = step.register(width)
@@ -35,12 +35,12 @@ def write_gru_step(
     state: int | None = None,
     d_inside: int = 0,
 ) -> None:
-    """Write instructions for new = GRU(x, old); `new` may be the same register as `old`.
+    """Append the instructions for new = GRU(x, old); `new` may be the same register as `old`.
 
-    name: prefix of its parameters. reset, update: the GRU's form, see layers.recurrent.GRU. state:
-    number of the decoder's state that `old` is read from and `new` is written to, any number in an
-    encoder; None if the caller does both. d_inside: how many of the last inputs the reset gate also
-    multiplies.
+    step: writer of the program. name: prefix of the names of its parameters. reset, update: the
+    GRU's form, see layers.recurrent.GRU. state: number of the decoder's recurrent state from which
+    `old` is read and to which `new` is written, any number in an encoder; None if the caller does
+    both. d_inside: how many of the last numbers of x the reset gate also multiplies.
     """
     gates, u = _write_gru_input(step, x, name, old.width, d_inside)
     if state is not None:
@@ -97,10 +97,10 @@ def _outside(first: int, w: Array) -> Array:
 def write_lstm_step(
     step: Writer, x: Register, name: str, d: int, states: tuple[int, ...]
 ) -> tuple[Register, Register]:
-    """Write instructions for h, c = LSTM(x, h, c); return the registers of h and c, (d,) each.
+    """Append instructions for h, c = LSTM(x, h, c); return the registers of h and c, (d,) each.
 
-    name: prefix of its parameters. states: the numbers of the decoder's states h and c, which are
-    read and written; any numbers in an encoder.
+    step: writer of the program. name: prefix of the names of its parameters. states: the numbers of
+    the decoder's recurrent states h and c, which are read and written; any two in an encoder.
     """
     h = step.register(d)
     gates = step.register(4 * d)

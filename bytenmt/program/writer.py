@@ -32,7 +32,7 @@ Shapes = dict[str, tuple[int, ...]]  # of a model's parameters, by their names
 
 
 class WeightArray(NamedTuple):
-    """An array that a program reads: a parameter of the model, or computed from parameters."""
+    """An array of weights that a program reads: a parameter, or computed from parameters."""
 
     name: str  # as errors name it
     shape: tuple[int, ...]  # of the array
@@ -41,20 +41,20 @@ class WeightArray(NamedTuple):
 
 
 def parameter(name: str, *shape: int) -> WeightArray:
-    """Return the WeightArray of a parameter of the model as it is."""
+    """Describe a parameter of the model, by its name and shape, as an array of a program."""
     return WeightArray(name, shape, {name: shape}, lambda array: array)
 
 
 class WeightEntry(NamedTuple):
-    """The place of an array that a program reads, in one block of weights."""
+    """The place of an array that a program reads, in the block of memory with all its weights."""
 
-    values: WeightArray
+    values: WeightArray  # the array, by its parameters
     offset: int  # in bytes, of its numbers
     matrix: Matrix | None  # None if it stays float32
 
 
 class WeightSink:
-    """Lays out the arrays that a Writer's program reads in one block, by their shapes alone.
+    """Lays out the weights that a program reads in one block of memory, by their shapes alone.
 
     precision: of the matrices, "fp32" or "int8".
     """
@@ -67,14 +67,14 @@ class WeightSink:
         self.shapes = Shapes()  # of the parameters read, by their names
 
     def vector(self, values: WeightArray) -> int:
-        """Add an array that stays float32; return its offset in bytes."""
+        """Add an array, of any shape, that stays float32; return its offset in bytes."""
         self._record(values)
         offset = self._reserve(math.prod(values.shape))
         self.entries.append(WeightEntry(values, offset, None))
         return offset
 
     def matrix(self, values: WeightArray) -> Matrix:
-        """Add a matrix (n_output, ...), all axes but the first its inputs; return its place."""
+        """Add a matrix (n_output, ...), all axes but the first its inputs; return its offsets."""
         self._record(values)
         n_output = values.shape[0]
         n_input = math.prod(values.shape[1:])
@@ -96,9 +96,10 @@ class WeightSink:
 
 
 class Writer:
-    """Builds one program, instruction by instruction; `weights` gets the arrays that it reads.
+    """Builds a program (a model as a list of instructions), instruction by instruction.
 
-    is_encoder: whether it runs over the columns of sources, instead of one step of a decoder.
+    weights: gets the arrays that the program reads. is_encoder: whether the program is an encoder,
+    which runs over all bytes of sources, instead of one step of a decoder.
     """
 
     def __init__(self, weights: WeightSink, is_encoder: bool = False) -> None:
@@ -109,14 +110,17 @@ class Writer:
         self._shared: dict[tuple[str, int], Register] = {}
 
     def register(self, width: int) -> Register:
-        """Return a new register of `width` floats."""
+        """Return a new register: working memory for `width` floats of every row."""
         stride = padded(width)
         new = Register(self._row_floats, stride, width)
         self._row_floats += stride
         return new
 
     def shared(self, width: int, use: str = "taps") -> Register:
-        """Return the register with this width and use, which layers share."""
+        """Return the register of `width` floats that layers share for a temporary use.
+
+        use: any name of the use. The first call with it and this width makes the register.
+        """
         if (use, width) not in self._shared:
             self._shared[use, width] = self.register(width)
         return self._shared[use, width]
@@ -124,12 +128,12 @@ class Writer:
     def vector(self, name: str, *shape: int) -> int:
         """Add a parameter of the model to `weights` as float32; return its offset in bytes.
 
-        shape: that of the parameter, which may have any number of axes.
+        name, shape: of the parameter, which may have any number of axes.
         """
         return self.weights.vector(parameter(name, *shape))
 
     def matrix(self, name: str, n_output: int, n_input: int) -> Matrix:
-        """Add a parameter (n_output, n_input) to `weights` as a matrix; return its offsets."""
+        """Add the parameter `name` (n_output, n_input) to `weights`; return the matrix' place."""
         return self.weights.matrix(parameter(name, n_output, n_input))
 
     def emit(
@@ -143,8 +147,9 @@ class Writer:
     ) -> None:
         """Append an instruction.
 
-        numbers: its other fields, named as in Field, in lower case; n is by default the width of d,
-        or of a.
+        d: its destination register; a, b: its source registers. rows: which rows it is executed
+        for. numbers: its other fields, named as in Field, in lower case; n is by default the width
+        of d, or of a without d.
         """
         row = {"OP": int(op), "ROWS": int(rows), "N": (d or a or Register(0, 0, 0)).width}
         row |= {name.upper(): number for name, number in numbers.items()}
@@ -158,9 +163,9 @@ class Writer:
         self._rows.append([row.get(column.name, 0) for column in Field])
 
     def read_state(self, d: Register, state: int) -> None:
-        """Append d = a recurrent state, by its number.
+        """Append a load of the recurrent state number `state` into register d.
 
-        In an encoder it is what d had at the column before.
+        In an encoder the state is the value that d had at the source byte before.
         """
         if self._is_encoder:
             self.emit(Op.PREVIOUS, d, d)
@@ -168,14 +173,17 @@ class Writer:
             self.emit(Op.READ_STATE, d, k=state)
 
     def write_state(self, a: Register, state: int) -> None:
-        """Append that a recurrent state of a decoder becomes a; an encoder keeps it in a."""
+        """Append a store of register a in the decoder's recurrent state number `state`.
+
+        In an encoder nothing is appended: the state stays in the register.
+        """
         if not self._is_encoder:
             self.emit(Op.WRITE_STATE, a=a, k=state)
 
     def last_column(self, a: Register) -> Register:
-        """Append a copy of an encoder's a at each sentence's last column; return its register.
+        """Append a copy of an encoder's register a at each source's last byte; return its register.
 
-        It has one row for each sentence, which is zero if the sentence has no columns.
+        The copy has one row for each sentence, which is zero if the source is empty.
         """
         d = self.register(a.width)
         self.emit(Op.LAST, d, a, rows=RowKind.SENTENCES)
@@ -191,11 +199,12 @@ class Writer:
         add: bool = False,
         rows: RowKind = RowKind.ALL,
     ) -> None:
-        """Append d = W a + bias, or d += W a + bias with `add`.
+        """Append a linear map of registers: d = W a + bias, or d += W a + bias with `add`.
 
-        matrix: WeightArray, or the name of a parameter (d.width, a.width); bias: the name of a
-        parameter. A multiple of PANEL floats is written to d: write parts of the same register
-        behind d later.
+        matrix: W, as a WeightArray or the name of a parameter (d.width, a.width). bias: the name of
+        a parameter; None: no bias. rows: which rows it is executed for. A multiple of PANEL (64)
+        floats is written to d, so write parts of its register that lie behind d later. Raises
+        ValueError for widths that do not fit, or if d does not begin at a multiple of PANEL.
         """
         values = parameter(matrix, d.width, a.width) if isinstance(matrix, str) else matrix
         packed = self.weights.matrix(values)
@@ -213,7 +222,7 @@ class Writer:
     def program(self) -> Program:
         """Return the program of all instructions so far.
 
-        Those from the read of a recurrent state to its last write get RowKind.SERIAL.
+        Those from the read of a recurrent state to its last write are executed byte after byte.
         """
         table = np.array(self._rows, np.int64).reshape(-1, len(Field))
         op = table[:, Field.OP]

@@ -52,10 +52,11 @@ logger = logging.getLogger(__package__)
 
 
 class App:
-    """The HTTP routes of a service, and the translated files that clients may still download.
+    """The HTTP routes of the translation server, and the translated files that await download.
 
-    hosts: names of the server. origins: sites whose pages may use it. suggestions: folder for
-    better translations, None if none are taken.
+    service: translates texts and documents. hosts: names of the server that a Host header may have,
+    such as *.example.org. origins: web sites, such as https://example.org, whose pages may use the
+    server. suggestions: folder for better translations that clients send; None: refuse them.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class App:
         ]
 
     def asgi(self) -> Starlette:
-        """Return the ASGI application: the routes and the page, inside the middleware."""
+        """Return the ASGI application: routes and web page inside Gateway (checks, log)."""
         origins = self._origins
         middleware = [Middleware(Gateway, service=self.service, hosts=self._hosts, origins=origins)]
         if origins:
@@ -112,7 +113,7 @@ class App:
         return account_of(key, self.service.keys, address_of(request.scope))
 
     async def translate(self, request: Request) -> Response:
-        """Translate texts.
+        """Translate the text, or the list of texts, in the field q.
 
         With `Accept: text/event-stream` the answer is a stream of events: `part` with the next part
         of the translation, and at the end `done` with the whole answer, or `error`.
@@ -227,7 +228,7 @@ class App:
         return json_response(await self.service.guesses([body.q]))
 
     async def suggest(self, request: Request) -> Response:
-        """Store a better translation in the folder for suggestions."""
+        """Store a better translation (s) of a text (q) in the server's folder for suggestions."""
         body, _, client = await self._read(request, bodies.SuggestBody)
         if self.suggestions is None:
             raise Refusal(403, "this server does not accept suggestions")
@@ -250,7 +251,7 @@ class App:
         return json_response({"success": True})
 
     async def languages(self, request: Request) -> Response:
-        """List all languages, each with those into which it is translated."""
+        """List all languages of the server, each with the languages it can be translated into."""
         return json_response(self.service.languages.listed())
 
     async def health(self, request: Request) -> Response:
@@ -258,7 +259,7 @@ class App:
         return json_response({"status": "ok"})
 
     async def ready(self, request: Request) -> Response:
-        """Tell whether requests are taken: 503 if the queue is full or the server ending."""
+        """Tell whether requests are accepted: 503 if the queue is full or the server is ending."""
         if why := self.service.why_not_ready():
             raise Refusal(503, why)
         return json_response({"status": "ok"})
@@ -270,7 +271,7 @@ class App:
         return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     async def settings(self, request: Request) -> Response:
-        """Return the limits and features of the server that the page needs."""
+        """Return the limits and features of the server that its web page needs to know."""
         target = self.service.languages.directions[0].target
         has_keys = bool(self.service.keys)
         return json_response(
@@ -293,11 +294,11 @@ class App:
         )
 
     async def spec(self, request: Request) -> Response:
-        """Return this description of all routes, in OpenAPI."""
+        """Return the OpenAPI description of all routes, this one among them."""
         return json_response(bodies.description(self._routes, BODIES))
 
     async def page(self, request: Request) -> Response:
-        """Return the page for translating, in HTML."""
+        """Return the web page in which people translate, as HTML."""
         headers = {"content-security-policy": PAGE_POLICY, "referrer-policy": "no-referrer"}
         return FileResponse(PAGE / "index.html", headers=headers)
 

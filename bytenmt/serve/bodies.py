@@ -24,9 +24,9 @@ T = TypeVar("T")
 
 
 class KeyBody(Struct, kw_only=True):
-    """The API key, which any request may have.
+    """The fields that every request may have: its API key, for a server that requires one.
 
-    It may be sent as `Authorization: Bearer KEY` instead.
+    The key may be sent as `Authorization: Bearer KEY` instead.
     """
 
     api_key: str | None = None
@@ -34,26 +34,26 @@ class KeyBody(Struct, kw_only=True):
 
 
 class PairBody(KeyBody, kw_only=True):
-    """The languages of a request to translate, and its document in a part named file."""
+    """The languages of a request to translate; a document is sent beside them, as part `file`."""
 
-    source: str = "auto"  # codes of /languages; auto: the language is detected
-    target: str
+    source: str = "auto"  # language code, see /languages; auto: the language is detected
+    target: str  # language code
 
 
 class FormalityBody(PairBody, kw_only=True):
-    """The form of address that a translation is asked to have, and its languages."""
+    """The languages of a request to translate, and the form of address of the result."""
 
-    formality: Form | None = None  # of models that have learned it; null: the model's choice
+    formality: Form | None = None  # for models that have learned both; null: the model's choice
 
 
 class TranslateBody(FormalityBody, kw_only=True):
-    """Texts to translate."""
+    """A request to translate a text or a list of texts."""
 
     q: str | list[str]  # a text or a list of texts
-    format: Literal["text", "html"] = "text"  # of HTML the tags are kept
+    format: Literal["text", "html"] = "text"  # html: tags are kept
     # How many further translations of each plain text to return, at most 3.
     alternatives: Annotated[int, Meta(ge=0)] = 0
-    verdicts: bool = False  # whether to judge each sentence of a plain text
+    verdicts: bool = False  # whether to judge each sentence: sure, check or wrong; not for html
 
 
 class DetectBody(KeyBody, kw_only=True):
@@ -72,10 +72,11 @@ class SuggestBody(PairBody, kw_only=True):
 async def read_request(
     request: Request, kind: type[T], body_bytes: int
 ) -> tuple[T, tuple[str, bytes] | None]:
-    """Return the fields of a request as a `kind`, and its file's name and bytes or None.
+    """Return the fields of a request as an instance of `kind`, and its file: (name, bytes) or None.
 
-    The fields come from the query string and the body (JSON, form or multipart). body_bytes: the
-    most bytes of a part of a form. Raises Refusal (400).
+    The fields come from the query string and the body (JSON, form or multipart). kind: a class with
+    these fields, such as TranslateBody. body_bytes: maximum size of a part of a multipart form.
+    Raises Refusal (HTTP 400) for a malformed request or a wrong field.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     file: tuple[str, bytes] | None = None
@@ -116,9 +117,9 @@ def _unpacked(fields: Mapping[str, list[str]]) -> dict[str, Any]:
 
 
 def description(routes: Sequence[Route], kinds: Mapping[str, type[Struct]]) -> dict[str, Any]:
-    """Return the OpenAPI description of routes.
+    """Return the OpenAPI 3.1 description of the routes, as a JSON object.
 
-    kinds: request bodies by path; other routes are GET.
+    kinds: the class of the request body of each POST route, by path; all other routes are GET.
     """
     template = "#/components/schemas/{name}"
     references, schemas = msgspec.json.schema_components(kinds.values(), ref_template=template)

@@ -21,10 +21,11 @@ logger = logging.getLogger(__package__)
 
 
 class Connection(H11Protocol):
-    """A connection of a client.
+    """An HTTP connection of a client: uvicorn's protocol with a limit on idle time and on number.
 
-    It is closed if it brings no request within REQUEST_SECONDS, or if it is the longest idle one
-    when there are more than max_connections; a new one is closed if all others have work.
+    It is closed if no request arrives within REQUEST_SECONDS (30). If more than max_connections are
+    open, the one that has been idle longest is closed, or the new one if no other is idle. service:
+    its metrics count malformed requests.
     """
 
     def __init__(self, *args: Any, service: Service, max_connections: int, **more: Any) -> None:
@@ -36,11 +37,11 @@ class Connection(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is being answered, though a part of its headers may have come."""
+        """True if no request is being answered; part of the next one's headers may be there."""
         return self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a new connection; close the longest idle one where there are too many."""
+        """Start a new connection; close one if there are too many. Called by asyncio."""
         super().connection_made(transport)
         self._wait_for_request()
         ours = [one for one in self.connections if isinstance(one, Connection)]
@@ -50,21 +51,21 @@ class Connection(H11Protocol):
             min(idle, key=lambda one: one._idle_since, default=self).transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Stop the timer of a connection that has ended; called by asyncio."""
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """Wait for the next request; called by uvicorn."""
+        """Start the idle time of the connection after an answer; called by uvicorn."""
         super().on_response_complete()
         self._wait_for_request()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer a malformed request; called by uvicorn.
+        """Log a malformed request and answer it with status 400 and `msg`; called by uvicorn.
 
-        If only its body is malformed, the request is being answered already: that answer has no
-        place any more, and where it has begun, the connection just ends.
+        If only its body is malformed, another answer may be in work: that one is given up. If it
+        has been sent in part, the connection is closed without status 400.
         """
         self._service.metrics.requests.labels(INVALID, 400).inc()
         logger.info("%s - %s 400", self.client[0] if self.client else "-", INVALID)
@@ -90,10 +91,10 @@ class Connection(H11Protocol):
 
 
 def raise_connection_limit() -> int:
-    """Raise the limit of file descriptors as far as allowed.
+    """Raise the process's limit of file descriptors as far as the system allows, up to 65,536.
 
-    Return how many connections the server may hold open: that limit less N_RESERVED_DESCRIPTORS,
-    and at least MIN_CONNECTIONS.
+    Return how many connections the server may hold open: the limit less N_RESERVED_DESCRIPTORS
+    (48), and at least MIN_CONNECTIONS (8).
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)

@@ -46,12 +46,12 @@ SUFFIXES = sorted(
 class DocumentSource(NamedTuple):
     """A file to translate; the suffix of its name tells its format."""
 
-    name: str
-    data: bytes
+    name: str  # such as "letter.docx"
+    data: bytes  # its contents
     pair: tuple[str, str] | None = None  # source and target language, None if not known
 
     def parse(self) -> Document:
-        """Return the parsed document. Raises BytenmtError, without the file's name."""
+        """Parse the file as a Document. Raises BytenmtError if it is malformed."""
         path = Path(self.name)
         options = ReadOptions(formats.format_of(path).name, self.pair)
         return formats.read(self.data, options, f"the file{path.suffix}")
@@ -61,19 +61,20 @@ class TranslatedFile(NamedTuple):
     """A translated file, and how much of it a person should look at."""
 
     data: bytes
-    n_translated: int = 0  # units that the model has translated
+    n_translated: int = 0  # paragraphs, messages or the like that the model translated
     n_to_review: int = 0  # of them, those whose verdict is not "sure"
 
 
 def read(source: DocumentSource) -> list[CodedText]:
-    """Return the distinct lines of a file to translate, in order, as UnitLine.parts."""
+    """Return the distinct lines to translate, in order, as tuples of texts and inline codes."""
     return lines_to_translate(source.parse())
 
 
 def torn_lines(lines: Sequence[CodedText], results: Sequence[LineTranslation]) -> list[CodedText]:
-    """Return what `repaired` needs translations of: see placement.lines_to_repair.
+    """Return the further texts to translate so that `repaired` can put inline tags in place.
 
-    lines, results: of a document, as `read` returns them, and the translation of each.
+    They are the lines whose tags were lost or misplaced in translation, without paired tags, and
+    the text inside each pair. lines: of a document, from `read`. results: the translation of each.
     """
     return lines_to_repair(dict(zip(lines, results, strict=True)))
 
@@ -84,9 +85,10 @@ def repaired(
     torn: Sequence[CodedText],
     further: Sequence[LineTranslation],
 ) -> list[LineTranslation]:
-    """Return the translations of a document's lines, those repaired whose codes went astray.
+    """Return the translations of a document's lines, with lost or misplaced inline tags repaired.
 
-    torn, further: what `torn_lines` returns for these lines, and the translation of each.
+    lines: of a document, from `read`. results: the translation of each, to be repaired. torn: what
+    `torn_lines` returns for them. further: the translation of each of `torn`.
     """
     translations = dict(zip(lines, results, strict=True))
     translations |= repair(translations, dict(zip(torn, further, strict=True)))
@@ -94,7 +96,7 @@ def repaired(
 
 
 def write(source: DocumentSource, results: Sequence[LineTranslation]) -> TranslatedFile:
-    """Return the translated file. results: a translation for each line of `read`, in its order."""
+    """Return the translated file. results: the translation of each line of `read(source)`."""
     document = source.parse()
     translations = dict(zip(lines_to_translate(document), results, strict=True))
     counts = translate(document, translations).counts
@@ -102,10 +104,10 @@ def write(source: DocumentSource, results: Sequence[LineTranslation]) -> Transla
 
 
 def run_task(function: Any, *arguments: Sequence[Any]) -> list[Any]:
-    """Return what a function, `read` or `write`, returns for each document; runs in a child.
+    """Call a function once per document and return the results; runs in a child process.
 
-    arguments: of the function, each as a list with an entry per document. Sets limits of CPU time
-    and memory for this process, and ends it if memory runs out.
+    function: one of this module, such as `read`. arguments: a list for each of its parameters, with
+    an entry per document. Limits CPU time and memory of this process; exits if memory runs out.
     """
     # The parent decides when a child ends: a signal to the whole process group must not take the
     # documents from a server that is about to answer them.
@@ -129,10 +131,13 @@ def run_task(function: Any, *arguments: Sequence[Any]) -> list[Any]:
 
 
 class DocumentPool:
-    """A pool of N_CHILDREN (2 to 4) processes that read and write documents, one a client."""
+    """A pool of 2 to 4 child processes that read and write documents, one at a time per client.
+
+    on_death: called when a child process has ended before its answer.
+    """
 
     def __init__(self, on_death: Callable[[], object] = lambda: None) -> None:
-        self._on_death = on_death  # called when a child has ended before its answer
+        self._on_death = on_death
         os.environ["PYTHONSAFEPATH"] = "1"  # no child runs a module of the current folder
         self._limiter = CapacityLimiter(N_CHILDREN)
         self._no_limiter = CapacityLimiter(math.inf)  # for who has a turn of self._limiter
@@ -140,11 +145,11 @@ class DocumentPool:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self, client: str, *task: Any) -> Any:
-        """Run `read` or `write` for several documents in a child process; return the results.
+        """Run a function such as `read` for several documents in a child; return the results.
 
-        task: the function, and its arguments, each as a list. client: has one task in work, others
-        wait. Raises Refusal: 400 for a malformed document, 413 for one that takes too much time or
-        memory. Cancelling it ends the child.
+        client: name of the client, whose tasks run one after another. task: the function, then a
+        list for each of its parameters, with an entry per document. Raises Refusal: HTTP 400 for a
+        malformed document, 413 for too much time or memory. Cancelling it ends the child process.
         """
         turn = self._turns.setdefault(client, asyncio.Lock())
         async with turn, self._limiter:

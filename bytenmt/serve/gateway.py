@@ -37,12 +37,12 @@ logger = logging.getLogger(__package__)
 
 
 def account_of(key: str | None, keys: Sequence[str], address: str) -> str:
-    """Return the name under which a client is counted.
+    """Return the name under which a client's requests are counted.
 
-    It is a digest of its key, or without keys its address; for IPv6 the /64 network, which one
-    customer has alone. Raises Refusal (403) for a key that is missing or unknown. The digests, of
-    one length, are compared with those of all keys in full, which takes the same time for every
-    key.
+    key: the API key it sent. keys: all valid keys; empty: none is needed. address: its IP address.
+    The name is a digest of the key, or without keys the address; for IPv6 the /64 network, which
+    one customer has alone. Raises Refusal (HTTP 403) for a key that is missing or unknown. The
+    check takes the same time for every key.
     """
     if keys:
         digest, *digests = (
@@ -66,18 +66,21 @@ def account_of(key: str | None, keys: Sequence[str], address: str) -> str:
 def json_response(
     value: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return a response with a value as its JSON body."""
+    """Return a response with a value as its JSON body. status: of HTTP."""
     return Response(msgspec.json.encode(value), status, headers, media_type="application/json")
 
 
 def address_of(scope: Mapping[str, Any]) -> str:
-    """Return the address of a request's client, as the log has it."""
+    """Return the IP address of a request's client, "-" if unknown. scope: ASGI's of the request."""
     client = scope.get("client")
     return str(client[0]) if client else "-"
 
 
 def refusal_of(service: Service, error: BaseException, scope: Mapping[str, Any]) -> Refusal:
-    """Convert an error to the Refusal that the client gets; one of an unknown kind is logged."""
+    """Convert an error to a Refusal: the HTTP status and message that the client gets.
+
+    An error of an unknown kind becomes status 500 and is logged. scope: ASGI's of the request.
+    """
     if isinstance(error, Refusal):
         return error
     if isinstance(error, ClientDisconnect):
@@ -95,11 +98,11 @@ def refusal_of(service: Service, error: BaseException, scope: Mapping[str, Any])
 class Gateway:
     """ASGI middleware that limits, checks, counts and logs requests, and answers errors as JSON.
 
-    hosts: names of the server in Host headers, such as *.example.org. A page of an attacker whose
-    own domain resolves to 127.0.0.1 (DNS rebinding) cannot name another one there. origins: sites,
-    such as https://example.org, whose pages may use the server besides its own; * is any. A browser
-    sends requests of any page to any address, and tells the page's site in a header that the page
-    cannot forge.
+    app: the ASGI application behind it. service: has the limits and metrics. hosts: names of the
+    server that the Host header may have, such as *.example.org; others are refused, which stops
+    DNS rebinding: a foreign page whose domain resolves to 127.0.0.1. origins: web sites, such as
+    https://example.org, whose pages may use the server besides its own; * is any. Browsers name
+    the site of a page in the Origin header, which the page cannot forge.
     """
 
     def __init__(

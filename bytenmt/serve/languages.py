@@ -36,7 +36,7 @@ MIN_FOREIGN_RATIO = 10.0
 
 
 class Direction(NamedTuple):
-    """Source and target language code of a model; as a string such as en-de."""
+    """The source and target language codes of a model; str() gives a text such as "en-de"."""
 
     source: str
     target: str
@@ -64,7 +64,8 @@ class Direction(NamedTuple):
 def model_languages(corpora: Sequence[PairFiles]) -> Direction | None:
     """Return a model's languages by the names of its training files, such as train.en.gz.
 
-    None if the files of a side have no language in their names, or several.
+    corpora: its training files. None if the names of the source files, or of the target files, tell
+    no language or several.
     """
     sources = languages_of_files(corpus.src for corpus in corpora if corpus.src)
     targets = languages_of_files(corpus.tgt for corpus in corpora if corpus.tgt)
@@ -74,10 +75,11 @@ def model_languages(corpora: Sequence[PairFiles]) -> Direction | None:
 
 
 def check_direction(direction: Direction, file: Path, corpora: Sequence[PairFiles]) -> None:
-    """Raise BytenmtError for a model that is to be served in another direction than its own.
+    """Raise BytenmtError if a model was trained for another direction than it is to be served in.
 
-    corpora: the training files of the model; if their names tell no languages, it may be any.
-    Regions may differ, and a code of three letters may be another name of one of two.
+    direction: to serve. file: the model, for the message. corpora: the model's training files; any
+    direction passes if their names tell no languages. Regions may differ (de-AT), and a code of
+    three letters passes for any of two, as it may name the same language.
     """
     own = model_languages(corpora)
     for code, other in zip(direction, own or (), strict=False):
@@ -103,14 +105,14 @@ def name_of(code: str) -> str:
 
 
 class ServedLanguages:
-    """The languages of a server (`all`: their codes). directions: those that have a model."""
+    """The languages of a server; `all` lists their codes. directions: those that have a model."""
 
     def __init__(self, directions: Sequence[Direction]) -> None:
         self.directions = list(directions)
         self.all = list(dict.fromkeys(code for direction in directions for code in direction))
 
     def known(self, code: str) -> str:
-        """Return the served code for a requested one, de for DE and de-AT. Raises Refusal (400)."""
+        """Return the server's code for a language: de for DE, de-AT. Raises Refusal if none."""
         wanted = code.replace("_", "-").casefold()
         served = {name.replace("_", "-").casefold(): name for name in reversed(self.all)}
         by_language = {tag.partition("-")[0]: name for tag, name in served.items()}
@@ -123,7 +125,7 @@ class ServedLanguages:
         raise Refusal(400, f"{code[:50]!r} is not a served language: see /languages")
 
     def listed(self) -> list[dict[str, Any]]:
-        """Return the languages as LibreTranslate does: a source is among its own targets, too."""
+        """Return the code, name and target codes (its own, too) of each language, for clients."""
         languages = []
         for code in self.all:
             targets = {code, *(to for source, to in self.directions if source == code)}
@@ -131,10 +133,10 @@ class ServedLanguages:
         return languages
 
     def guesses(self, text: str) -> list[LanguageGuess]:
-        """Return all languages of the server, the likeliest first.
+        """Return how likely a text is in each language of the server, the likeliest first.
 
-        Before them comes a language that is not served, if the text is surely in it. The first call
-        loads the identifier, which takes a second.
+        A language that is not served is put before them if the text is almost certainly in it. The
+        first call loads the language identifier, which takes a second.
         """
         shares = dict(_identifier().rank(text[:SAMPLE_CHARACTERS]))
         served = {code: shares.get(_primary(code), 0.0) for code in self.all}

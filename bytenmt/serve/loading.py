@@ -28,14 +28,14 @@ from bytenmt.translation.translator import Translator
 def load_models(
     models: Sequence[str], options: Mapping[str, Any], reporter: Reporter
 ) -> dict[Direction, DirectionWorkers]:
-    """Return models that are ready to translate, with glossaries. Raises BytenmtError.
+    """Load models and return, by direction, running threads that translate with them.
 
     models: PAIR=RUN each, as en-de=runs/a; several of one pair decode as an ensemble. options: by
-    name, those left out at their defaults: settings of the search, keep (classes of spans),
-    glossary (a sequence of PAIR=FILE), reverse (bool: rerank by the model of the opposite
-    direction, if there is one), formality (of the models that have learned forms of address),
-    precision, and threads (of the model that uses several; the cores less one for each model).
-    reporter: shows warnings of the models that are loaded.
+    name, those left out at their defaults: settings of the search, keep (what is copied, such as
+    "urls"), glossary (a sequence of PAIR=FILE), reverse (bool: rerank by the model of the opposite
+    direction, if there is one), formality (for models that have learned forms of address),
+    precision, and threads (of the model that uses several; by default the number of cores less that
+    of directions). reporter: shows warnings. Raises BytenmtError.
     """
     names = {*TRANSLATION_SETTINGS, "keep"}
     settings = {name: value for name, value in options.items() if name in names}
@@ -104,7 +104,10 @@ def _start_workers(
 
 
 class LateScorer(Scorer):
-    """A scorer whose model is loaded when the first text is scored."""
+    """A scorer whose model is loaded at the first use.
+
+    path: run folder or weights file of the model. spec: the engine, device and threads.
+    """
 
     def __init__(self, path: Path, spec: EngineSpec) -> None:
         self._path = path
@@ -115,19 +118,19 @@ class LateScorer(Scorer):
         return load_runs([self._path], replace(self._spec, reverse=None)).make_scorer()
 
     def open_stream(self) -> Stream:
-        """Return a new stream, as Scorer.open_stream does."""
+        """Return a new stream, which scores one text from its beginning, piece by piece."""
         return self._scorer.open_stream()
 
     def score_texts(
         self, sources: Sequence[bytes] | None, texts: Sequence[bytes], formality: Form | None = None
     ) -> list[TextScores]:
-        """Return the scores of each text, as Scorer.score_texts does."""
+        """Return the log-probability and rank of each byte of the texts, given their sources."""
         return self._scorer.score_texts(sources, texts, formality)
 
     def attention_weights(
         self, pairs: Sequence[tuple[bytes, bytes]], formality: Form | None = None
     ) -> list[dict[int, Weights]]:
-        """Return attention weights, as Scorer.attention_weights does."""
+        """Return attention (bytes of text, of source + 1) of each (source, text), by layer."""
         return self._scorer.attention_weights(pairs, formality)
 
 
@@ -158,7 +161,7 @@ def _by_direction(values: Sequence[str], option: str) -> dict[Direction, list[Pa
 
 
 def read_keys(path: Path) -> list[str]:
-    """Return the API keys of a file, one a line; # is a comment. Raises BytenmtError for none."""
+    """Read API keys from a file, one a line; # begins a comment. Raises BytenmtError for none."""
     # Some editors begin a file with a byte order mark.
     lines = path.read_text(encoding="utf-8-sig", errors="surrogateescape").splitlines()
     keys = [line.strip() for line in lines if line.strip() and not line.startswith("#")]

@@ -29,9 +29,9 @@ logger = logging.getLogger(__package__)
 
 
 class GracefulServer(uvicorn.Server):
-    """A server that ends on SIGTERM or Ctrl-C once all accepted requests are answered.
+    """A uvicorn server that ends on SIGTERM or Ctrl-C once all accepted requests are answered.
 
-    That takes at most Limits.seconds; on a second signal it ends at once.
+    That takes at most Limits.seconds (120); on a second signal it ends at once. app: its routes.
     """
 
     def __init__(self, config: uvicorn.Config, app: App) -> None:
@@ -57,8 +57,8 @@ class GracefulServer(uvicorn.Server):
             logger.error("no file descriptor is left for a connection: raise the limit (ulimit -n)")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to end, at a second signal at once; uvicorn's own would raise the signal again."""
-        self.force_exit = self.should_exit
+        """Begin to shut down on a signal, at once on a second one; called by uvicorn."""
+        self.force_exit = self.should_exit  # uvicorn's own method would raise the signal again
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -74,10 +74,13 @@ class GracefulServer(uvicorn.Server):
 
 
 class ProxyHeaders(ProxyHeadersMiddleware):
-    """Takes the client's address, the scheme and the path prefix from a proxy's headers."""
+    """ASGI middleware: takes client address, scheme and path prefix from a proxy's headers.
+
+    Only the headers X-Forwarded-For, -Proto and -Prefix of trusted proxies are believed.
+    """
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request (ASGI)."""
+        """Correct the scope of a request by the headers, and answer it (ASGI)."""
         prefix = Headers(scope=scope).get("x-forwarded-prefix", "").rstrip("/")
         if (scope["client"] or [""])[0] in self.trusted_hosts and PATH_PREFIX.fullmatch(prefix):
             scope |= {"root_path": prefix, "path": prefix + scope["path"]}
@@ -99,7 +102,11 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def run(app: App, listener: socket.socket, proxies: Sequence[str] = ()) -> None:
-    """Serve until a signal. proxies: addresses of trusted proxies."""
+    """Serve the application with uvicorn until SIGTERM or Ctrl-C.
+
+    listener: the listening socket. proxies: addresses of trusted proxies, whose X-Forwarded-For,
+    -Proto and -Prefix headers are believed.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter(LOG_FORMAT, TIME_FORMAT))
     # uvicorn warns of malformed requests and upgrades, which Connection logs, with advice to

@@ -49,7 +49,7 @@ prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # when ea
 
 
 class Metrics:
-    """The Prometheus metrics of a server. `registry` has them and those of the process."""
+    """The Prometheus metrics of a server; `registry` has them and metrics of the process."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
@@ -77,13 +77,13 @@ class Metrics:
 
 
 class DirectionWorkers(NamedTuple):
-    """The two threads that decode with the model of one direction."""
+    """The two or three threads that decode with the model, or ensemble, of one direction."""
 
     worker: Worker  # for the best translation alone
-    alternatives: Worker  # with a beam for MAX_ALTERNATIVES (3) further hypotheses
+    alternatives: Worker  # for MAX_ALTERNATIVES (3) further translations, with a wider beam
     has_formality: bool = False  # whether the model can be asked for a form of address
-    digests: tuple[str, ...] = ()  # of the files of its models
-    # For documents, with a wide beam that a model of the opposite direction ranks; None: as texts.
+    digests: tuple[str, ...] = ()  # the beginning of the SHA-256 of each weights file
+    # For documents, with a wide beam ranked by a model of the opposite direction; None: `worker`.
     documents: Worker | None = None
 
 
@@ -92,7 +92,7 @@ class TranslationPlan(NamedTuple):
 
     direction: Direction
     guess: LanguageGuess | None  # the detected source language, None if the client named it
-    client: str  # the account that takes turns with others
+    client: str  # name of the client; clients take turns
     formality: Form | None = None  # the form of address that is asked for
 
     @property
@@ -105,8 +105,8 @@ class TextTranslation(NamedTuple):
     """The translation of a text of a request."""
 
     variants: list[str]  # distinct translations, the best one first
-    # Of each sentence of the best one, in order: begin and end in the text, in characters, and the
-    # fields of confidence.verdict_record. Empty if it was not judged.
+    # Of each sentence of the best one, in order: begin and end in the text, in characters, verdict,
+    # reasons, flags and unknown_words. Empty if it was not judged.
     verdicts: Sequence[Mapping[str, Any]] = ()
 
 
@@ -133,10 +133,10 @@ def split_lines(text: str) -> tuple[list[bytes], list[str]]:
 class Service:
     """Translates texts and documents for the server's routes, by its models, within its limits."""
 
-    models: dict[Direction, DirectionWorkers]
+    models: dict[Direction, DirectionWorkers]  # the running models of each direction
     keys: Sequence[str] = ()  # API keys, of which a client needs one; empty: none is needed
-    limits: Limits = Limits()
-    metrics: Metrics = field(default_factory=Metrics)
+    limits: Limits = Limits()  # of characters, requests and seconds
+    metrics: Metrics = field(default_factory=Metrics)  # for Prometheus
     is_draining: bool = False  # the server is shutting down
 
     def __post_init__(self) -> None:
@@ -157,14 +157,15 @@ class Service:
         return "too many requests are waiting" if self.queue.is_full else None
 
     async def guesses(self, texts: Sequence[str]) -> list[LanguageGuess]:
-        """Return the languages that the joined texts may be in, likeliest first."""
+        """Return the languages that the texts, taken together, may be in, likeliest first."""
         return await asyncio.to_thread(self.languages.guesses, "\n".join(texts))
 
     async def plan(self, body: PairBody, texts: Sequence[str], client: str) -> TranslationPlan:
         """Choose the direction of a request, detecting its source language if that is "auto".
 
-        client: its account, see account_of. Raises Refusal (400) for a direction that is not
-        served, and for a form of address that its model has not learned.
+        body: the languages and form of address asked for. texts: to detect the language of. client:
+        name of the client. Raises Refusal (HTTP 400) for a direction that is not served, and for a
+        form of address that its model has not learned.
         """
         target = self.languages.known(body.target)
         guess = (await self.guesses(texts))[0] if body.source.lower() == AUTO else None
@@ -190,12 +191,11 @@ class Service:
         body: TranslateBody,
         on_part: Callable[[str], object] | None = None,
     ) -> list[TextTranslation]:
-        """Return distinct translations of each text, the best first; of HTML one.
+        """Translate texts; return distinct translations of each, the best first (of HTML one).
 
-        It can be cancelled. Raises Refusal (400) for verdicts of HTML.
-
-        on_part: for a single plain text, called with its next translated sentences, also by other
-        threads.
+        plan: direction, client and form of address, from `plan`. body: the fields format,
+        alternatives and verdicts of the request. on_part: for a single plain text, called with its
+        next translated sentences, by any thread. Raises Refusal (HTTP 400) for verdicts of HTML.
         """
         if body.verdicts and body.format == "html":
             raise Refusal(400, "HTML has no verdicts: leave out verdicts, or format=html")
@@ -241,7 +241,10 @@ class Service:
     async def translate_file(
         self, file: DocumentSource, body: PairBody, client: str
     ) -> TranslatedFile:
-        """Return a translated document, doubtful units marked. Raises Refusal."""
+        """Translate a document and mark its doubtful paragraphs for review. Raises Refusal.
+
+        body: the languages and form of address asked for. client: name of the client.
+        """
         (lines,) = await self.documents.run(client, read, [file])
         texts = [_text_of(line) for line in lines]
         plan = await self.plan(body, texts, client)

@@ -19,16 +19,20 @@ REMEMBERED_SECONDS = 60.0  # of work, in which the measured speed is forgotten t
 
 
 class Refusal(Exception):
-    """Raised to answer a request with an error."""
+    """Raised to answer a request with an error: HTTP status and message.
+
+    message: one line for the client. retry_after: seconds until it may try again, None if not said.
+    closes: whether to close the connection, because the body of the request is not read.
+    """
 
     def __init__(
         self, status: int, message: str, retry_after: int | None = None, closes: bool = False
     ) -> None:
         super().__init__(message)
-        self.status = status  # of HTTP
-        self.message = message  # one line for the client
-        self.retry_after = retry_after  # seconds until it may try again, None if not said
-        self.closes = closes  # whether the connection ends, because the body is not read
+        self.status = status
+        self.message = message
+        self.retry_after = retry_after
+        self.closes = closes
 
 
 class Limits(NamedTuple):
@@ -40,11 +44,14 @@ class Limits(NamedTuple):
 
     @property
     def body_bytes(self) -> int:
-        """The most bytes of the body of a request."""
+        """The maximum size of the body of a request in bytes: 100 times `characters`."""
         return BYTES_PER_CHARACTER * self.characters
 
     def count_characters(self, texts: Sequence[str]) -> int:
-        """Return how many characters texts count in a queue. Raises Refusal (413) for too many."""
+        """Return the work that texts mean for the queue: their characters, and one for each text.
+
+        Raises Refusal (HTTP 413) for more than `characters`.
+        """
         n_characters = sum(len(text) or 1 for text in texts)
         if n_characters > self.characters:
             raise Refusal(
@@ -54,9 +61,9 @@ class Limits(NamedTuple):
 
 
 class WorkQueue:
-    """Counts of the requests in work, in all and of each client, by which further ones are refused.
+    """Counts the requests that wait or are decoded, and refuses further ones if they are too many.
 
-    It holds no requests: n_requests and n_characters count those that wait or are decoded.
+    It does not hold the requests. n_requests, n_characters: totals of all clients at the moment.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -73,7 +80,7 @@ class WorkQueue:
 
     @property
     def is_full(self) -> bool:
-        """Return whether every further request is refused, whoever sends it."""
+        """Return whether every further request is refused, no matter which client sends it."""
         return self.n_requests >= self._limits.queue or self.n_characters >= self._max_characters
 
     def retry_after(self) -> int:
@@ -82,10 +89,11 @@ class WorkQueue:
 
     @contextmanager
     def admitted(self, client: str, n_characters: int) -> Iterator[None]:
-        """Count a request of a client while the context is open.
+        """Admit a request and count it as work of its client while the context is open.
 
-        Raises Refusal (429) before it if the queue, or the quarter of it that one client may have,
-        is full, or if others wait and all would probably take more than half of Limits.seconds.
+        client: name of the client. n_characters: as Limits.count_characters returns. Raises
+        Refusal (HTTP 429) if the queue, or the quarter of it that one client may have, is full, or
+        if others wait and all would probably take more than half of Limits.seconds.
         """
         max_requests = max(1, self._limits.queue // N_CLIENT_SHARES)
         max_characters = self._max_characters // N_CLIENT_SHARES

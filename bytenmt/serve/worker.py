@@ -33,17 +33,17 @@ BEGIN_SECONDS = 0.02  # for splitting jobs into requests, before the next decodi
 
 @dataclass(eq=False)
 class TranslationJob:
-    """Lines of a request for a Worker, which sets the future `results`; cancel it to drop them."""
+    """Lines that a Worker translates: it sets the future `results`; cancel this to drop the job."""
 
-    # Each is UTF-8, or the strings and inline codes of a document's line.
+    # Each is UTF-8, or the strings and inline codes (such as tags) of a document's line.
     lines: Sequence[SourceLine]
     client: str = ""  # name of the client; clients take turns
-    is_judged: bool = False  # whether the best hypotheses get flags
+    is_judged: bool = False  # whether the best translations get flags of suspected faults
     # The form of address to ask for; None: as the translator's settings say.
     formality: Form | None = None
-    # Gets a line's index and its next sentences.
+    # Called with a line's index and its next translated sentences.
     on_part: Callable[[int, bytes], object] | None = None
-    # Gets the seconds that the job has waited when its first line is decoded.
+    # Called once, when the first line is decoded, with the seconds that the job has waited.
     on_begin: Callable[[float], object] | None = None
     submitted: float = field(default_factory=time.monotonic, init=False)
     results: Future[list[TranslationResult]] = field(default_factory=Future, init=False)
@@ -55,9 +55,8 @@ class TranslationJob:
 class Worker:
     """A thread with one engine, which decodes the lines of all submitted jobs in common batches.
 
-    It starts at once. translator: the model and its settings; of it the thread makes an engine for
-    the first job, and again after that has failed. judge: flags the translations of jobs with
-    is_judged.
+    It starts at once. translator: makes the engine, at the first job and again after a failure, and
+    has the settings. judge: flags suspected faults in the translations of jobs with is_judged.
     """
 
     def __init__(self, translator: Translator, judge: Judge) -> None:
@@ -73,11 +72,11 @@ class Worker:
     async def translate(
         self, lines: Sequence[SourceLine], **options: Any
     ) -> list[TranslationResult]:
-        """Return a result for each line, in order. options: fields of TranslationJob."""
+        """Translate lines; return a result for each. options: fields of TranslationJob by name."""
         return await asyncio.wrap_future(self.submit(TranslationJob(lines, **options)))
 
     def submit(self, job: TranslationJob) -> Future[list[TranslationResult]]:
-        """Queue a job for the thread and return the future of its results. Thread-safe."""
+        """Queue a job for the thread; return the future of a result per line. Thread-safe."""
         self._submitted.put(job)
         return job.results
 

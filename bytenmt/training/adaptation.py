@@ -67,7 +67,7 @@ SentencePair = tuple[str, str]  # source and translation
 
 
 class Measurement(NamedTuple):
-    """The quality of a model on some pairs."""
+    """The quality of a model on some sentence pairs: bits per byte of the references, and chrF."""
 
     bits: float  # per byte of the references given their sources, EOS included
     chrf: float  # of its translations, 0 to 100
@@ -93,10 +93,10 @@ def adapt(
 ) -> AdaptationReport:
     """Fine-tune a translation model on the (source, target) pairs of a translation memory.
 
-    It loses little on other text. The adapted model is written as output/model.safetensors, in the
-    precision of the model's file. model: a run folder or a weights file; names: of the memories,
-    recorded in the new file. Raises BytenmtError, and writes no model, where the pairs are too few
-    or do not help.
+    model: a run folder or a weights file; output: a folder, where the adapted model is written as
+    model.safetensors, in the precision of the model's file; names: the memories' file names, which
+    the new file records; seed: of the random choice of held-out pairs, and of the training. Raises
+    BytenmtError, and writes no model, where the pairs are too few or do not help.
     """
     stored = read_run(model)[1]
     config = stored.config

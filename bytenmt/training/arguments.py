@@ -37,16 +37,17 @@ def configuration(
     init_from: Path | None = None,
     on_gpu: bool = False,
 ) -> Config:
-    """Return the configuration to train the folder `run` with.
+    """Return the configuration for training into the folder `run`.
 
-    It is a new one, or, with `resume` and a checkpoint in the folder, that of the run, of which the
-    other arguments may change only CHANGEABLE_KEYS, such as max_updates.
+    With `resume` and a checkpoint in the folder it is that of the run, of which the other arguments
+    may change only CHANGEABLE_KEYS, such as max_updates; else it is a new one.
 
-    file: a TOML file; settings: a nested dictionary, whose values win over the file; source:
-    whether the training text has sources; init_from: a run whose model section and data.sentinels a
-    new run takes, and the rest of the preset ("small" if None); on_gpu: see scale_batch_for_gpu. A
-    folder without a checkpoint gets a new one. Raises BytenmtError where `run` has a checkpoint and
-    `resume` is false, or a published model, ConfigError for what does not fit.
+    arch: an architecture's name, None if file or settings have model.arch; preset: name of its
+    default values, None for "small"; file: a TOML file, which wins over the preset; settings: a
+    nested dictionary, which wins over the file; source: whether the training text has sources;
+    init_from: a run whose model section and data.sentinels a new run takes; on_gpu: whether batches
+    are scaled for a GPU, see scale_batch_for_gpu. Raises BytenmtError where `run` has a checkpoint
+    and `resume` is false, or a published model, ConfigError for settings that do not fit.
 
     >>> new = configuration(Path("new"), False, "luong", "tiny", None, {"train": {"lr": 0.5}})
     >>> new.train.lr, new.model.d_hidden
@@ -113,7 +114,10 @@ def scale_batch_for_gpu(config: Config, given: Mapping[str, Any]) -> Config:
 
 
 def texts_of_run(run: Path) -> tuple[list[PairFiles], list[PairFiles]]:
-    """Return the files that a run was trained on, and validated on, if it recorded them."""
+    """Return two lists of the files that a run was trained on, and validated on.
+
+    They are read from its checkpoint; a list is empty where none were recorded.
+    """
     facts = read_run(run, "last")[1].facts
     files = [*facts.corpora, *(PairFiles(tgt=Path(text.path)) for text in facts.texts)]
     return files, [] if facts.valid is None else [facts.valid, *facts.more_valid]

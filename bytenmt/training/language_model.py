@@ -40,8 +40,9 @@ N_COLUMNS = 256  # bytes of each piece in a call of the model
 class LanguageModelObjective:
     """The task of a byte language model: batches of windows, their gradients, and validation.
 
-    A batch is a data.windows.WindowBatch. Trainer takes it in the place of a TranslationObjective,
-    which explains the methods. Without texts only `gradients` and the state can be used.
+    A batch is a data.windows.WindowBatch: pieces of text of equal length. Trainer takes it in the
+    place of a TranslationObjective, which has the same methods. Without texts only `gradients` and
+    the state can be used.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class LanguageModelObjective:
             self._n_rows = self._count_rows()
 
     def report(self, reporter: Reporter) -> None:
-        """Report the sizes of the texts."""
+        """Tell the reporter the sizes of the training and validation texts."""
         assert self._valid is not None
         for path, data in (*self._texts, self._valid):
             reporter.say(f"{path}: {len(data):,} bytes")
@@ -101,7 +102,10 @@ class LanguageModelObjective:
     # ---- batches and gradients
 
     def shares(self, epoch: int, batch: int) -> Iterator[BatchShare]:
-        """Yield this process' part of each batch from batch `batch` of an epoch on, without end."""
+        """Yield this process' part of each batch, from batch `batch` of epoch `epoch`, without end.
+
+        Both count from 0.
+        """
         for number in count(epoch):
             for behind, window in enumerate(self._windows(number, batch), batch + 1):
                 yield BatchShare(window, number, behind, window.epoch_batches)
@@ -120,9 +124,11 @@ class LanguageModelObjective:
     def gradients(
         self, model: Model[Any, Any], batches: Sequence[WindowBatch], target_bytes: int
     ) -> Tensor:
-        """Add the gradients of some windows; see TranslationObjective.gradients.
+        """Run forward and backward on windows of text, which adds to the parameters' `.grad`.
 
-        A recurrent model starts from `carried`, the state after the windows before, and renews it.
+        Return the summed negative log-likelihood in nats, a float64 scalar on the device. The loss
+        whose gradient is taken is divided by target_bytes. A recurrent model starts from `carried`,
+        its state after the windows before, and renews it.
         """
         nats = torch.zeros((), dtype=torch.float64, device=self.device)
         for window in (window for window in batches if len(window.read)):
@@ -156,10 +162,10 @@ class LanguageModelObjective:
         return *batch_loss(LossInputs(model, self.train, logits, read, truth, real)), state
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the recurrent states that the next window continues, for all processes' rows.
+        """Return the recurrent states from which the next window starts, of all processes' rows.
 
-        The rows are in their order. The keys "0", "1", … number the tensors of a state; there are
-        none for convolutional models. All processes must call it together.
+        The keys "0", "1", … number the tensors of a state, whose first axis is the row of a batch;
+        there are none for convolutional models. All processes must call it together.
         """
         if not self._carries:
             return {}
@@ -172,7 +178,10 @@ class LanguageModelObjective:
         return merged
 
     def load_state_dict(self, model: Model[Any, Any], carried: Mapping[str, Tensor]) -> None:
-        """Continue from the tensors of state_dict. Raises KeyError or ValueError for others."""
+        """Continue from the states of state_dict. Raises KeyError or ValueError for other ones.
+
+        carried: what state_dict has returned, for all processes' rows.
+        """
         if not carried:
             return
         start = model.start(_memory(model, 1))
@@ -218,7 +227,7 @@ def _memory(model: Model[Any, Any], n: int) -> Any:
 def text_bits(
     model: Model[Any, Any], text: Bytes, device: torch.device, group: Group = SINGLE_PROCESS
 ) -> float:
-    """Return the negative log2-likelihood of a text (n,) uint8 under a model without a source.
+    """Return the negative log-likelihood, in bits, of a text (n,) uint8 under a language model.
 
     model: in evaluation mode. All processes call it together, share the work and get the same
     number. The text is read as up to MAX_PIECES pieces at once, each after the N_CONTEXT_BYTES

@@ -38,7 +38,7 @@ MAX_DIVERGED_UPDATES = 50
 
 
 class Meter:
-    """Loss, bytes, waiting and time of one process since the last log record, for the next one."""
+    """Totals of one process since the last log record: loss, bytes, waiting for data and time."""
 
     def __init__(self) -> None:
         self.nats: list[Tensor] = []  # loss of each update; on the device until it is logged
@@ -105,12 +105,12 @@ class TrainingLoop:
         return received[0] if received else 0
 
     def has_ended(self) -> bool:
-        """Return whether a limit is reached, or training stops early; see stopped_early."""
+        """Return whether a limit (updates, epochs, minutes) is reached, or training stops early."""
         is_done = fraction_done(self.settings, self.progress) >= 1
         return is_done or bool(stopped_early(self.settings, self.progress))
 
     def is_validation_missing(self) -> bool:
-        """Return whether the resumed checkpoint was saved before a validation that did not end."""
+        """Return whether a resumed run must first repeat a validation that was interrupted."""
         progress = self.progress
         if not progress.update or progress.validated in (None, progress.update):
             return False

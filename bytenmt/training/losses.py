@@ -63,7 +63,10 @@ def masked_loss(
 
 
 def drop_bytes(target_in: Tensor, share: float) -> Tensor:
-    """Replace a random share of input bytes, (n, t) uint8, by PAD (Shaham and Levy 2021)."""
+    """Replace input bytes (n, t) uint8 by PAD, each with the probability `share`, 0 to 1.
+
+    The first column, BOS, stays. See Shaham and Levy 2021.
+    """
     hidden = torch.rand(target_in.shape, device=target_in.device) < share
     hidden[:, 0] = False
     return target_in.masked_fill(hidden, PAD)

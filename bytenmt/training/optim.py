@@ -31,8 +31,8 @@ def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimiz
 
     nag is Nesterov's accelerated gradient (Gehring et al. 2017: momentum 0.99); adadelta has rho
     0.95 and epsilon 1e-6 (Bahdanau et al. 2015; its paper's lr is 1); sgd has no momentum (Luong et
-    al. 2015); muon: see Muon. A group's "share" is a factor of the rate that set_rate gives it, 1
-    if missing.
+    al. 2015); muon: see Muon. The key "share" of a parameter group is a factor of its learning
+    rate, see set_rate.
     """
     parameters = dense_parameters(model)
     maps = hidden_matrices(model) if train.optimizer == "muon" else {}
@@ -67,7 +67,10 @@ def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimiz
 
 
 def dense_parameters(model: nn.Module) -> list[nn.Parameter]:
-    """Return a model's parameters but those of n-gram tables, which row_adam.RowAdam updates."""
+    """Return a model's parameters without n-gram tables, which row_adam.RowAdam updates.
+
+    These are embedding tables of hashed byte n-grams, of which an update reads few rows.
+    """
     tables: set[nn.Parameter] = set()
     for module in model.modules():
         if isinstance(module, NgramTables):
@@ -76,13 +79,16 @@ def dense_parameters(model: nn.Module) -> list[nn.Parameter]:
 
 
 def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Set the rate of an optimizer's next update: lr, times the "share" of a group that has one."""
+    """Set the learning rate of an optimizer's next update.
+
+    It is lr, and lr * share in a parameter group that has the key "share".
+    """
     for group in optimizer.param_groups:
         group["lr"] = lr * group.get("share", 1.0)
 
 
 def stored_rate(optimizer: torch.optim.Optimizer) -> float:
-    """Return the learning rate of an optimizer's last update, as set_rate was given it."""
+    """Return the learning rate `lr` of the last call of set_rate, from the optimizer's groups."""
     group = optimizer.param_groups[0]
     return float(group["lr"] / group.get("share", 1.0))
 
@@ -91,7 +97,8 @@ def stored_rate(optimizer: torch.optim.Optimizer) -> float:
 def decay_weights(optimizer: torch.optim.Optimizer, *_: object) -> None:
     """Multiply an optimizer's parameters by 1 - lr * decay before a step, as AdamW does.
 
-    This is decoupled weight decay (Loshchilov and Hutter 2019).
+    This is decoupled weight decay (Loshchilov and Hutter 2019), as a pre-hook of Optimizer.step.
+    decay: the value of the key DECOUPLED_DECAY of a parameter group; without it nothing is done.
     """
     for group in optimizer.param_groups:
         decay = group.get(DECOUPLED_DECAY)  # missing in checkpoints of older versions
@@ -136,7 +143,7 @@ def hidden_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
     """Return the matrices that Muon updates, each with the number of linear maps stacked in it.
 
     The gates of a GRU in one matrix are such maps. The matrices are all but look-up tables and the
-    output layer. A layer names its stacked parameters in STACKED.
+    output layer. A layer's attribute STACKED has these numbers by the names of its parts.
     """
     excluded: set[nn.Parameter] = set()
     for name, module in model.named_modules():

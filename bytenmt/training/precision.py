@@ -41,7 +41,8 @@ def has_fast_bf16() -> bool:
 def in_bf16(train: TrainConfig, device: torch.device) -> bool:
     """Return whether the matrix products of a training are computed in bf16, by train.precision.
 
-    "auto" is bf16 on a GPU alone here; run.train replaces it by precision_of first.
+    "auto" means bf16 on a GPU, fp32 elsewhere; training.run.train has already replaced it by the
+    result of precision_of.
     """
     return train.precision == "bf16" or (train.precision == "auto" and device.type == "cuda")
 

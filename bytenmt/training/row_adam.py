@@ -26,10 +26,10 @@ EPSILON = 1e-8
 
 
 class RowAdam:
-    """The optimizer of the n-gram tables: Adam for the rows that the last batches have read.
+    """The optimizer of the n-gram tables: Adam that updates only the rows read since the last step.
 
-    The tables collect their gradients in backward themselves. The state is on the device of their
-    weight.
+    The tables, embeddings of hashed byte n-grams, collect the gradients of their rows in backward
+    themselves. betas: of Adam. The state is on the device of the tables' weight.
     """
 
     def __init__(self, tables: NgramTables, betas: tuple[float, float]) -> None:
@@ -68,7 +68,10 @@ class RowAdam:
             self.update_on_device(lr)
 
     def update_on_device(self, lr: float) -> None:
-        """Do what the compiled update_rows does on a CPU, with tensors on any device."""
+        """Do one step of Adam at the rate lr for the rows whose gradient in `sums` is not zero.
+
+        Then set `sums` to zero. On a CPU the compiled update_rows does the same.
+        """
         b1, b2 = self.betas
         m = self.exp_avg
         v = self.exp_avg_sq
@@ -108,10 +111,11 @@ class RowAdam:
 
 @njit
 def add_gradients(rows: Any, gradient: Any, sums: Any) -> None:
-    """Add the gradient of each embedding to `sums` at every row that was read for it.
+    """Add the gradient of the embedding at each position to `sums`, at the rows that it summed.
 
-    rows (t, orders) int64: rows of the tables; gradient (t, d): of the embeddings at t positions;
-    sums (all rows, d): changed in place. See ngram_tables.RowGradients.
+    An embedding is the sum of one row for each n of the n-grams (orders). rows (t, orders) int64:
+    the rows that were read at t positions; gradient (t, d): of the embeddings; sums (all rows, d):
+    the gradients of the rows, changed in place.
     """
     for i in range(rows.shape[0]):
         for j in range(rows.shape[1]):
@@ -133,8 +137,9 @@ def update_rows(
 ) -> None:
     """Do one step of Adam, in place, for the rows with a gradient, and set `sums` to zero.
 
-    weight, exp_avg, exp_avg_sq (rows, d); n_updates (rows,) int32; sums (rows, d): gradients, all
-    zero for rows that stay as they are; b1, b2: Adam's betas.
+    weight, exp_avg, exp_avg_sq (rows, d): the table, and Adam's first and second moments; n_updates
+    (rows,) int32: earlier steps of each row; sums (rows, d): gradients, all zero for rows that stay
+    as they are; lr: learning rate; b1, b2: Adam's betas.
     """
     kind = weight.dtype.type
     keep1 = kind(b1)

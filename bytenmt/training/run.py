@@ -57,7 +57,7 @@ def train(
 ) -> int:
     """Train a model into the folder `run`; return the number of the signal that stopped it, or 0.
 
-    It is one process of `group`, and returns 0 where the run has come to its end.
+    0 means that the run has come to its end. All processes of `group` must call this together.
 
     files, valid: the training and the validation text, all with a source, or all targets alone for
     a language model. more_valid: further validation texts: train.metric is the mean over all of

@@ -159,7 +159,10 @@ class Trainer:
         return nats, norm
 
     def averaged(self) -> AbstractContextManager[None]:
-        """Return a context in which the model has the weights that are validated and saved."""
+        """Return a context in which the model has the weights that are validated and saved.
+
+        They are the moving averages of the weights if train.ema is set.
+        """
         return self.average.in_place() if self.average is not None else nullcontext()
 
     def save(self, run: Path, best: bool = False, facts: Facts | None = None) -> None:
@@ -167,8 +170,8 @@ class Trainer:
 
         All processes must call it; the leading one writes. best: also save the weights as
         best.safetensors, which translation uses; facts: of the training text. Raises
-        CheckpointError where it cannot be written, and for the best one BytenmtError where the CPU
-        engine would compute another model; earlier checkpoints stay.
+        CheckpointError where it cannot be written, and with `best` BytenmtError where the CPU
+        engine would compute other outputs than the model; earlier checkpoints stay.
         """
         state: dict[str, Any] = {
             "objective": self.objective.state_dict(),
@@ -194,8 +197,10 @@ class Trainer:
     def save_best(self, run: Path, facts: Facts | None = None) -> None:
         """Save the model as best.safetensors in the run folder, without a checkpoint.
 
-        The weights are those that were validated: the moving averages, if train.ema is set.
-        Processes, `facts` and errors: see `save`.
+        The weights are those that were validated: the moving averages, if train.ema is set. facts:
+        of the training text, stored in the file. Only the leading process of the group writes.
+        Raises CheckpointError where it cannot be written, BytenmtError where the CPU engine would
+        compute other outputs than the model.
         """
         if not self.group.is_leader:
             return
@@ -206,10 +211,10 @@ class Trainer:
             write_weights(run / BEST, model_tensors(self.model), self.config, facts)
 
     def load(self, run: Path) -> Facts:
-        """Load the checkpoint of a run folder, to resume, and return its facts.
+        """Load the checkpoint of a run folder, to resume, and return its facts about the training.
 
-        It has weights, optimiser, moving average, the objective's state and progress. Raises
-        CheckpointError where it does not fit.
+        It has weights, optimiser, moving average, the objective's state and progress. All processes
+        must call this together. Raises CheckpointError where it does not fit the configuration.
         """
         saved, has_best = self.group.on_leader(
             lambda: (load_checkpoint(run), (run / BEST).is_file())

@@ -40,7 +40,7 @@ N_SAMPLES = 3  # first validation lines, whose translations are logged
 
 
 class BatchShare(NamedTuple):
-    """The rows of a batch that one process trains on, and the position behind it in the text."""
+    """The rows of a batch that one process trains on, and the position in the data after it."""
 
     data: Any  # a data.batches.Batch, or of a language model a data.windows.WindowBatch
     epoch: int  # from 0
@@ -144,7 +144,10 @@ class TranslationObjective:
         return nats
 
     def loss(self, model: Model[Any, Any], tensors: Any, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the loss and the negative log-likelihood of a Batch of tensors; see batch_loss."""
+        """Return the loss for the gradient and the negative log-likelihood of a batch, in nats.
+
+        Both are sums, see batch_loss. tensors: a Batch of tensors; inputs: see decoder_inputs.
+        """
         memory = model.encode(tensors.source, tensors.source_len)
         logits, _ = model(inputs, memory, model.start(memory))
         target = tensors.target_out
@@ -153,9 +156,10 @@ class TranslationObjective:
         return batch_loss(LossInputs(model, self.train, logits, inputs, target, real, *source))
 
     def decoder_inputs(self, model: Model[Any, Any], tensors: Any) -> Tensor:
-        """Return the bytes that the decoder reads in training, true ones or drawn, (n, t) uint8.
+        """Return the bytes that the decoder reads in training, (n, t) uint8: BOS and the target.
 
-        tensors: a Batch on the device of the model.
+        Predicted bytes replace some if train.teacher_forcing is below 1, and PAD replaces some if
+        train.byte_dropout is above 0. tensors: a Batch of tensors on the device of the model.
         """
         train = self.train
         inputs: Tensor = tensors.target_in
@@ -172,7 +176,7 @@ class TranslationObjective:
         return inputs
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return nothing: translation has no state that a checkpoint must keep."""
+        """Return an empty dictionary: translation has no state that a checkpoint must keep."""
         return {}
 
     def load_state_dict(self, model: Model[Any, Any], carried: Mapping[str, Tensor]) -> None:
@@ -244,7 +248,7 @@ class TranslationObjective:
     # ---- the text in a checkpoint
 
     def facts(self) -> Facts:
-        """Return facts about the texts for the checkpoint: pairs, bytes and files."""
+        """Return what a checkpoint stores about the texts: numbers of pairs and bytes, files."""
         assert self.corpus is not None
         corpus = self.corpus
         valid = [] if self.valid is None else [_files_of(part) for part in self.valid.parts]

@@ -17,7 +17,7 @@ from bytenmt.formality import Form
 
 
 class CharacterLink(NamedTuple):
-    """An output character and the source character that it attends to most.
+    """An output character and the source character to which the model attends most for it.
 
     The byte at which a character begins is len(text[:begin].encode()).
     """
@@ -32,10 +32,11 @@ def align_lines(
     lines: Sequence[Sequence[tuple[bytes, bytes, bytes]]],
     formality: Form | None = None,
 ) -> list[list[CharacterLink]]:
-    """Return the links of each line: one for each output character, in order.
+    """Align lines with their translations: return a link for each output character, in order.
 
-    models, formality: see mean_weights. lines: (source, text, separator) of the chunks of each, see
-    TranslationResult.best_chunks. The separator follows its chunk in both texts and has no link.
+    models: scorers of models with attention. lines: (source, translation, separator), in UTF-8, of
+    the chunks of each line, see TranslationResult.best_chunks. A separator follows its chunk in
+    both texts and has no link. formality: the form of address that was asked for.
     """
     pairs = [(source, text) for line in lines for source, text, _ in line]
     weights = iter(mean_weights(models, pairs, formality))
@@ -76,10 +77,10 @@ def mean_weights(
 def link_characters(
     weights: Weights, source: bytes, text: bytes, n_before: int = 0, n_source_before: int = 0
 ) -> list[CharacterLink]:
-    """Return a link for each character of a text; none if the source is empty.
+    """Return a link to the source for each character of a text; none if the source is empty.
 
-    weights: (bytes of the text, bytes of the source + 1). n_before, n_source_before: how many
-    characters of the line stand before the text and source.
+    weights: attention (bytes of the text, bytes of the source + 1). source, text: UTF-8. n_before,
+    n_source_before: characters of the line before the text and source, added to all positions.
     """
     if not source or not text:
         return []
@@ -94,10 +95,11 @@ def link_characters(
 
 
 def character_weights(weights: Weights, source: bytes, text: bytes) -> npt.NDArray[np.float64]:
-    """Return the attention weights of characters: (characters of the text, of the source + EOS).
+    """Return attention weights of characters from weights of bytes.
 
-    weights: (bytes of the text, bytes of the source + 1). They are summed over the bytes of a
-    source character and averaged over those of a text character.
+    weights: (bytes of the text, bytes of the source + 1), a row for each predicted byte. Returns
+    (characters of the text, characters of the source + 1), EOS last: summed over the bytes of a
+    source character, averaged over those of a text character.
     """
     of_source = np.add.reduceat(weights, [*_starts(source), len(source)], axis=1)
     starts = _starts(text)

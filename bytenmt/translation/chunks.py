@@ -38,11 +38,11 @@ class Chunk(NamedTuple):
 
 
 def split_line(marked: MarkedText, max_bytes: int, languages: Sequence[str] = ()) -> list[Chunk]:
-    """Split a line into its sentences, and these into chunks.
+    """Split a line, whose kept spans are sentinels, into sentences, and these into chunks.
 
     A chunk has at most max_bytes and N_SENTINELS kept spans. The mark of a list item, as in `-
     item`, and a sign that is repeated, as in `Name: ____`, are chunks of their own. languages:
-    codes such as "de", see split_sentences; none: one sentence.
+    codes of the languages whose rules end a sentence, such as "de"; (): the line is one sentence.
     """
     sentences = split_sentences(marked.data, languages) if languages else [(marked.data, b"")]
     chunks = []
@@ -100,8 +100,8 @@ def split_sentences(data: bytes, languages: Sequence[str]) -> list[tuple[bytes, 
 def cut_text(data: bytes, after: bytes, max_bytes: int) -> list[tuple[bytes, bytes]]:
     """Cut UTF-8 with sentinels into texts of at most max_bytes bytes and N_SENTINELS sentinels.
 
-    Returns (text, separator) of each. A text ends at the last space that it can reach, which is
-    then its separator, else between two characters. after: the separator of the last text.
+    Returns (text, separator) of each. A text ends at the last space within its limits, which is
+    then its separator, else between two characters. after: separator to return with the last text.
     max_bytes: at least 4, the bytes of the longest character.
     """
     texts = []

@@ -21,7 +21,7 @@ SURE = "sure"
 CHECK = "check"
 WRONG = "wrong"
 LEVELS = (SURE, CHECK, WRONG)
-# Flags of a translation, as programs read them.
+# Flags of a translation (suspected faults), as programs read them.
 UNSURE = "unsure"
 LOOP = "loop"
 LENGTH = "length"
@@ -71,14 +71,15 @@ NO_TEXT = compile_patterns(("placeholders", "tags", "urls", "emails"))  # same i
 
 
 def doubt_of(translation: Hypothesis) -> float | None:
-    """Return how doubtful a translation is by what it costs; None if it has no text of its own.
+    """Return how doubtful a translation is, 0 at best; None if it has no text of its own.
 
-    (bits(text | source) + SOURCE_SHARE * bits(source | text)) / sqrt(bytes), EOS included; the
-    second term only where a model of the opposite direction has ranked the hypotheses. Of the
-    bytes, those of tags, placeholders and addresses do not count: a long tag, of which only the
-    first byte is a decision, would hide what the words cost. The bits of these spans count: they
-    are high where the search had to write them. Divided by the bytes themselves, long lines with
-    one bad word would look as good as short ones without (tools/EXPERIMENTS.md).
+    (bits(text | source) + SOURCE_SHARE * bits(source | text)) / sqrt(bytes), where bits are -log2
+    of the models' probabilities, EOS included; the second term only where a model of the opposite
+    direction has ranked the hypotheses. The bytes of tags, placeholders and addresses do not count:
+    a long tag, of which only the first byte is a decision, would hide what the words cost. The bits
+    of these spans count: they are high where the search had to write them. Divided by the bytes
+    themselves, long lines with one bad word would look as good as short ones without
+    (tools/EXPERIMENTS.md).
     """
     n_copied = sum(end - begin for begin, end in copied_spans(translation.text))
     n_bytes = len(translation.text) - n_copied
@@ -119,11 +120,11 @@ def verdict_record(hypothesis: Hypothesis) -> dict[str, Any]:
 
 
 def text_flags(source: bytes, text: bytes, lengths: FlagThresholds | None = None) -> Iterator[str]:
-    """Yield the flags of a translation that need no model: LOOP, LENGTH, NUMBER, and INVENTION for
-    a source without letters or digits.
+    """Yield the flags (names of suspected faults) of a translation that need no model.
 
-    source, text: valid UTF-8. lengths: how long translations of the model are; None: limits of any
-    language.
+    These are LOOP, LENGTH, NUMBER, and INVENTION for a source without letters or digits. source,
+    text: valid UTF-8. lengths: the model's ratio of target to source bytes and its variance; None:
+    limits that hold for any pair of languages.
     """
     if has_loop(text) and not has_loop(source):
         yield LOOP
@@ -137,7 +138,10 @@ def text_flags(source: bytes, text: bytes, lengths: FlagThresholds | None = None
 
 
 def has_loop(text: bytes) -> bool:
-    """Return whether a part of the text is repeated in a row too often: a model was in a loop."""
+    """Return whether a part of the text is repeated in a row too often: a model was in a loop.
+
+    Too often is 12 times or more for a single byte, down to twice for a part of 10 to 64 bytes.
+    """
     return REPETITION.search(text + b" ") is not None
 
 
@@ -151,7 +155,10 @@ def _is_of_likely_length(source: bytes, text: bytes, lengths: FlagThresholds | N
 
 
 def has_wrong_number(source: bytes, text: bytes) -> bool:
-    """Return whether a number outside of kept spans is wrong; see numbers_differ."""
+    """Return whether a number of a source is missing, repeated or malformed in its translation.
+
+    Placeholders, tags, URLs and e-mail addresses do not count. See numbers.numbers_differ.
+    """
     has_digits = any(map(str.isdigit, source.decode()))
     return has_digits and numbers_differ(plain_text(source), plain_text(text))
 
@@ -176,7 +183,7 @@ def plain_text(line: bytes) -> str:
 
 
 def copied_spans(line: bytes) -> list[Span]:
-    """Return the placeholders, tags, URLs and e-mail addresses of a line, as offsets in bytes."""
+    """Return (begin, end) of each placeholder, tag, URL and e-mail address of a line, in bytes."""
     text = line.decode()
     spans = []
     for begin, end in find_spans(text, NO_TEXT):

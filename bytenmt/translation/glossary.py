@@ -85,9 +85,9 @@ class Glossary:
         return cls(term for term in terms if term.target)
 
     def find(self, text: str) -> dict[Span, Term]:
-        """Return the occurrences of terms in a text, inflected ones included, by their places.
+        """Map (begin, end) of each occurrence of a term in a text, in characters, to the term.
 
-        At each word the longest term is found. Occurrences may overlap.
+        Inflected forms count. At each word the longest term is found. Occurrences may overlap.
         """
         tokens = list(_TOKEN.finditer(text))
         words = [token[0] for token in tokens]
@@ -123,7 +123,7 @@ def _key(words: list[str], is_small: bool) -> tuple[str, bool]:
 def base_forms(word: str) -> Iterator[tuple[str, int]]:
     """Yield (base form, n) for a word and all words that it may be an inflected form of.
 
-    n: the characters of a Korean particle that were cut off; 0 for endings.
+    n: how many characters of a Korean particle were cut off; 0 if only an ending was.
     """
     for written in dict.fromkeys((word, word.translate(_UMLAUTS))):
         yield written, 0
@@ -139,10 +139,10 @@ def base_forms(word: str) -> Iterator[tuple[str, int]]:
 
 
 def parse_term(line: bytes, path: Path, number: int) -> Term:
-    """Return the term of a line of a glossary, with its first target that does not begin with "!",
-    or "" if all do.
+    """Parse a line of a glossary file: `term TAB target`, or CSV if `path` ends with .csv.
 
-    path, number: of the line, for errors. Raises DataError.
+    The Term has the first target that does not begin with "!", or "" if all do. path, number: the
+    file and the line's number in it, for errors. Raises DataError.
     """
     if first_invalid(line) >= 0:
         raise DataError(f"{path}, line {number} is not valid UTF-8: convert the file to UTF-8")

@@ -36,7 +36,8 @@ from bytenmt.translation.names import find_names
 PATTERN_SECONDS = 2.0  # of processor time, for the user's patterns on a line
 NONE = "none"  # the value of --keep that keeps nothing
 TextOrCode = str | Code
-SourceLine = bytes | Sequence[TextOrCode]  # UTF-8; of a document, texts and inline codes in turn
+# A line as UTF-8, or, of a document, as its texts and inline codes in order.
+SourceLine = bytes | Sequence[TextOrCode]
 
 _SENTINEL = b"[" + re.escape(SENTINELS) + b"]"
 # Between a sentinel and what it should not touch.
@@ -48,7 +49,7 @@ _SENTENCE_BEGIN = re.compile(r"(?:\A|[.!?…][\"')\]»”’]*)\s*[\"'(\[«»„
 
 
 class KeptSpan(NamedTuple):
-    """A part of a line that is not translated: a sentinel, a byte 0xF5 to 0xFC, stands for it."""
+    """A part of a line that is not translated; the model sees a sentinel (byte 0xF5 to 0xFC)."""
 
     source: str  # the part as it stands in the line
     # What the sentinel becomes in the translation: texts and codes stay as they are, a Term becomes
@@ -73,8 +74,8 @@ class KeepSpec:
     patterns: tuple[re.Pattern[str], ...] | None = None  # of kept spans; None: of all classes
     glossary: Glossary | None = None  # None: no terms
     has_own_patterns: bool = False  # whether the user gave some, which may take for ever
-    keeps_names: bool = True
-    words: SourceWords | None = None  # of the model, by which names are found; None: no names
+    keeps_names: bool = True  # whether names of people and products are copied
+    words: SourceWords | None = None  # the model's, by which names are found; None: no names
 
     @classmethod
     def from_settings(
@@ -158,7 +159,8 @@ def mark_spans(line: SourceLine, keep: KeepSpec | None) -> MarkedText:
     """Return a line as a text in which sentinels replace its inline codes, kept spans and terms.
 
     Spans with nothing between them share a sentinel. line: UTF-8, or texts and inline codes. keep:
-    None for a model without sentinels, for which a name is text and other codes are left out.
+    the spans to replace; None for a model without sentinels: inline codes that are words, such as
+    names, become text, and the others are left out.
     """
     parts = [line.decode()] if isinstance(line, bytes) else line
     if keep is None:
@@ -217,17 +219,21 @@ def _pair_spans(spans: Sequence[KeptSpan]) -> tuple[tuple[int, int], ...]:
 
 
 def pair_key(tag: TextOrCode | Term) -> tuple[str, bool] | None:
-    """Return an inline code as match_pairs takes it; None where it is not one of a pair."""
+    """Return (number of the pair, whether it opens) of an inline code, for match_pairs.
+
+    None for a text, a term, or a code that stands alone.
+    """
     if isinstance(tag, Code) and tag.pair >= 0:
         return str(tag.pair), tag.opens
     return None
 
 
 def separate_spans(data: bytes, source: bytes) -> bytes:
-    """Return the output of a model with spaces around sentinels that stand beside words.
+    """Put spaces between sentinels and words that touch in the output of a model.
 
-    For sentinels that were written past the end of a translation, where no word was meant to be
-    beside them. source: what the model has read; only where it has spaces they are put.
+    For an output whose last sentinels had to be added where the model would have ended it. data:
+    the output. source: the text that the model has read; a space is only put where the sentinel has
+    a space, or the end of the text, beside it in the source.
     """
 
     def space(match: re.Match[bytes]) -> bytes:
@@ -246,7 +252,7 @@ def separate_spans(data: bytes, source: bytes) -> bytes:
 def restore_spans(data: bytes, spans: Sequence[KeptSpan]) -> list[TextOrCode]:
     """Return a translation as texts and inline codes, with spans[k] in place of sentinel k.
 
-    data: the output of a model, valid UTF-8 with sentinels.
+    Adjacent texts are joined. data: the output of a model, valid UTF-8 with sentinels.
     """
     parts = list[TextOrCode]()
     words = ""  # so far, without tags and codes
@@ -286,13 +292,16 @@ def merge_texts(parts: Iterable[TextOrCode]) -> list[TextOrCode]:
 
 
 def encode_parts(parts: Iterable[TextOrCode]) -> bytes:
-    """Return texts and inline codes, as texts, in UTF-8."""
+    """Join texts and inline codes, each as its markup, to one text in UTF-8."""
     return "".join(part if isinstance(part, str) else part.text for part in parts).encode()
 
 
 def mark_prefix(prefix: bytes, spans: Sequence[KeptSpan]) -> bytes:
-    """Return a forced prefix with sentinels in place of kept spans, so that the search does not
-    write these spans once more. prefix: UTF-8."""
+    """Return a forced prefix with sentinels in place of the source's kept spans.
+
+    So the search does not write these spans once more. prefix: UTF-8. spans: sentinel k, the byte
+    0xF5 + k, stands for spans[k].
+    """
     marked = prefix
     for symbol in range(FIRST_SENTINEL, FIRST_SENTINEL + len(spans)):
         text = encode_parts(restore_spans(bytes([symbol]), spans))

@@ -35,10 +35,10 @@ class TranslationResult(NamedTuple):
     """The translations of a line."""
 
     hypotheses: list[Hypothesis]  # 1 to n_best, the k-th joined from the k-th of each chunk
-    chunks: list[Chunk]  # the parts in which the line was translated
-    chunk_hypotheses: list[list[Hypothesis]]  # those of each chunk, the best first
+    chunks: list[Chunk]  # the parts, usually sentences, in which the line was translated
+    chunk_hypotheses: list[list[Hypothesis]]  # the hypotheses of each chunk, the best first
     parts: list[TextOrCode]  # the best hypothesis as texts and inline codes, for documents
-    unknown_words: tuple[str, ...] = ()  # of the line, to the model; set by a Judge
+    unknown_words: tuple[str, ...] = ()  # of the source that the model hardly knows; by a Judge
 
     @property
     def best(self) -> Hypothesis:
@@ -47,11 +47,11 @@ class TranslationResult(NamedTuple):
 
     @property
     def source(self) -> bytes:
-        """The line that was translated; inline codes are texts in it if spans were kept."""
+        """The line that was translated, in UTF-8; kept inline codes are in it as their markup."""
         return b"".join(chunk.text + chunk.separator for chunk in self.chunks)
 
     def with_flags(self, flags: Sequence[str]) -> TranslationResult:
-        """Return a copy of the result with these flags added to those of the best hypothesis."""
+        """Return a copy of the result with flags (suspected faults) added to `best`."""
         return self._replace(hypotheses=add_flags(self.hypotheses, flags))
 
     def best_chunks(self) -> list[tuple[bytes, bytes, bytes]]:
@@ -61,14 +61,14 @@ class TranslationResult(NamedTuple):
 
 
 def add_flags(hypotheses: Sequence[Hypothesis], flags: Sequence[str]) -> list[Hypothesis]:
-    """Return a copy of hypotheses with these flags added to those of the first, the best one."""
+    """Return a copy of hypotheses with flags (suspected faults) added to the first, best one."""
     best, *others = hypotheses
     flags = tuple(dict.fromkeys((*(best.flags or ()), *flags)))
     return [best._replace(flags=flags), *others]
 
 
 class RestoredChunk(NamedTuple):
-    """A translated chunk, in which kept spans stand in place of sentinels."""
+    """A translated chunk (a part of a line), in which kept spans have replaced sentinels."""
 
     chunk: Chunk
     hypotheses: list[Hypothesis]  # the best first
@@ -84,7 +84,7 @@ class LineBatch:
 
     def __init__(self, lines: Sequence[SourceLine], settings: Settings, first: int = 0) -> None:
         """lines: valid UTF-8 without line ends, or a document's texts and inline codes. first:
-        number of the first line, on which random draws depend."""
+        number of the first line, on which the random numbers of sampling depend."""
         self._settings = settings
         # The chunks of each line, with their requests; None where a chunk is copied.
         self._lines: list[list[tuple[Chunk, Request | None]]] = []
@@ -135,8 +135,10 @@ class LineBatch:
         return len(self.hypotheses) == len(self.requests)
 
     def add(self, request: Request, hypotheses: list[Hypothesis]) -> None:
-        """Store the hypotheses of a request, given best first: reranked if there is a reranker, and
-        those first whose numbers agree with the source."""
+        """Store the hypotheses of a request, given best first, and keep the n_best of them.
+
+        A reranker reranks them if there is one; those with the numbers of the source come first.
+        """
         settings = self._settings
         if settings.reranker is not None:
             hypotheses = settings.reranker.rerank(request, hypotheses)
@@ -161,8 +163,10 @@ class LineBatch:
         return results
 
     def beginning(self, line: int) -> tuple[bytes, bool]:
-        """Return the translation of a line up to the first chunk that is not done, and whether all
-        are done. line: its index in this batch."""
+        """Return (text, is_done): a line's translation before its first chunk that is not done.
+
+        line: its index in this batch. text: UTF-8. is_done: whether all of its chunks are done.
+        """
         text = b""
         for chunk, request in self._lines[line]:
             if request is not None and request not in self.hypotheses:
@@ -192,8 +196,10 @@ class LineBatch:
 def rank_by_numbers(
     request: Request, hypotheses: Sequence[Hypothesis], language: str
 ) -> list[Hypothesis]:
-    """Return hypotheses with those first that have fewest faults in their numbers, the order
-    otherwise kept. language: code of the target language."""
+    """Sort hypotheses by the faults in their numbers, such as missing ones, fewest first.
+
+    Equal ones keep their order. request: has their source. language: code of the target language.
+    """
     source = (request.source or b"").translate(_SENTINELS_TO_SPACES).decode()
 
     def n_faults(hypothesis: Hypothesis) -> int:
@@ -204,10 +210,10 @@ def rank_by_numbers(
 
 
 def join_chunks(line: Sequence[RestoredChunk], length_penalty: float) -> TranslationResult:
-    """Join the hypotheses of the chunks of a line to those of the line.
+    """Join the hypotheses of the chunks of a line to hypotheses of the line.
 
-    The k-th of the line joins the k-th of each chunk, or its last one where there are fewer.
-    length_penalty: the exponent in the new scores of a line of several chunks.
+    The k-th of the line joins the k-th of each chunk, or its last one where there are fewer. Of
+    several chunks the scores are log-probability / (bytes + 1) ** length_penalty.
     """
     hypotheses = []
     for rank in range(max(len(restored.hypotheses) for restored in line)):

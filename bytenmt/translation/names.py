@@ -37,7 +37,10 @@ GENDERED = re.compile(r".*[a-zß]In(?:nen)?")  # of German nouns: BenutzerInnen
 
 
 def find_names(text: str, words: SourceWords) -> list[Span]:
-    """Return the names of a text, in order; names with one space between them are one."""
+    """Return (begin, end) of each name of a person or product in a text, in characters, in order.
+
+    Names with one space between them are one span. words: the words that the model knows.
+    """
     if text.islower():
         return []
     spans = list(word_spans(text))

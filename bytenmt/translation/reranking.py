@@ -20,7 +20,7 @@ BEAM = 12  # the beam size where nobody waits for a line, as in a document
 
 @dataclass(frozen=True)
 class Reranker:
-    """Ranks hypotheses anew by how likely they make their source."""
+    """Ranks hypotheses anew by the probability that a reverse model gives their source."""
 
     scorer: Scorer  # of a model of the opposite direction, from the target to the source language
     length_penalty: float  # the exponent of the lengths in both scores
@@ -28,8 +28,8 @@ class Reranker:
     def rerank(self, request: Request, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
         """Return the hypotheses of a request with their source_log_probability, best first.
 
-        To a score is added SOURCE_WEIGHT (0.3) * ln p(source | text) / (bytes of the source + 1) **
-        length_penalty. A request without a source is left as it is.
+        Each score is raised by SOURCE_WEIGHT (0.3) * ln p(source | text) / (bytes of the source +
+        1) ** length_penalty. Without a source, hypotheses stay as they are.
         """
         if not request.source:
             return list(hypotheses)

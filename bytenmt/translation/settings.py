@@ -84,7 +84,7 @@ class LineSettings:
 
 @dataclass(frozen=True)
 class KeepSettings:
-    """Settings of the spans that a translation copies, see KeepSpec, and of the glossary."""
+    """Settings of the spans that a translation copies unchanged, and of the glossary."""
 
     keep: str | None = keep_option(
         None,
@@ -113,7 +113,7 @@ TRANSLATION_SETTINGS = SEARCH_SETTINGS | LINE_SETTINGS
 
 
 def option_name(setting: str) -> str:
-    """Return the name of a setting's option, such as "--beam-size" for beam, for messages."""
+    """Return the command-line option of a setting for messages: "--beam-size" for "beam"."""
     return (TRANSLATION_SETTINGS | KEEP_SETTINGS)[setting].long
 
 
@@ -125,9 +125,10 @@ class Settings(LineSettings):
     search: SearchOptions = field(default_factory=SearchOptions)
     keep: KeepSpec | None = None  # spans to copy, with sentinels in their place; None: no span
     needs_sentinels: bool = False  # whether the user set `keep` or a glossary
-    left_to_runs: frozenset[str] = frozenset()  # settings that the user did not set
+    # Names of settings that the user did not set, so that a model's own defaults replace them.
+    left_to_runs: frozenset[str] = frozenset()
     languages: Sequence[str] = ()  # by whose rules lines are split into sentences; (): none
-    reranker: Reranker | None = None  # it ranks hypotheses anew, of which the first n_best stay
+    reranker: Reranker | None = None  # ranks hypotheses anew, of which the first n_best stay
     target_language: str = ""  # code, by which numbers are written; empty: not known
 
     @classmethod
@@ -135,7 +136,8 @@ class Settings(LineSettings):
         """Return checked settings from values by name; defaults stand for names that are missing.
 
         values: fields of SearchOptions (except endless), LineSettings and KeepSettings. shown:
-        returns a name for messages, such as "--beam-size". Raises SettingError and DataError.
+        returns the name by which messages call a setting, such as "--beam-size" for "beam". Raises
+        SettingError and DataError.
         """
         from bytenmt.translation.kept_spans import KeepSpec  # here: --help does without NumPy
 
@@ -174,12 +176,15 @@ class Settings(LineSettings):
         )
 
     def max_target_bytes(self, n_source_bytes: int) -> int:
-        """Return the length limit of a translation, in bytes; a prefix that is longer raises it."""
+        """Return a translation's length limit in bytes: max_len_a * n_source_bytes + max_len_b."""
         return int(self.max_len_a * n_source_bytes) + self.max_len_b
 
 
 def encode_line(line: str | bytes, name: str) -> bytes:
-    """Return a line as UTF-8 bytes. name: what messages call it, "line 3". Raises DataError."""
+    """Return a line as UTF-8 bytes. Raises DataError if it is not valid text or has line breaks.
+
+    name: what messages call it, such as "line 3".
+    """
     from bytenmt.utf8 import first_invalid  # here: --help does without NumPy
 
     if not isinstance(line, str | bytes):

@@ -41,15 +41,14 @@ CAMEL_CASE = re.compile(r"[^\W\d_]*[^\W\d_A-ZÀ-Þ](?=[A-ZÀ-Þ])[^\W\d_]+")
 
 
 def word_spans(text: str) -> Iterator[Span]:
-    """Yield the places of the words of a text: letters alone, at least two where they have
-    capitals."""
+    """Yield (begin, end), in characters, of each word: Hangul, or at least two other letters."""
     for match in _WORD.finditer(text):
         if match.end() - match.start() >= MIN_WORD_LETTERS or _is_hangul(match[0]):
             yield Span(*match.span())
 
 
 def word_key(word: str) -> str:
-    """Return what a word is counted by: case folded; of Korean the first two syllables."""
+    """Return the key by which a word is counted: case-folded; of Korean its first two syllables."""
     if _is_hangul(word):
         return word[:STEM_SYLLABLES]
     return unicodedata.normalize("NFC", word).casefold()
@@ -60,7 +59,10 @@ def _is_hangul(word: str) -> bool:
 
 
 def is_known(word: str, words: SourceWords) -> bool:
-    """Return whether training text has a word often enough; of a German compound its last part."""
+    """Return whether a word is frequent enough in the model's training text to be known.
+
+    A German compound is known if its last part is. words: from the model's facts.
+    """
     return _has_word(words.known, word, words.language)
 
 
@@ -83,9 +85,10 @@ def _has_word(words: WordFilter, word: str, language: str) -> bool:
 
 
 def unknown_words(text: str, translation: str, words: SourceWords) -> list[str]:
-    """Return the distinct words of a text that are not known, in order.
+    """Return the distinct words of a text that the model does not know (see is_known), in order.
 
-    Words that the translation has unchanged do not count if they have a capital; of Korean, all.
+    Capitalized words that the translation has unchanged do not count; for a Korean source, no
+    unchanged word counts.
     """
     found = dict.fromkeys(text[begin:end] for begin, end in word_spans(text))
     unknown = [word for word in found if not is_known(word, words)]
@@ -96,20 +99,20 @@ def unknown_words(text: str, translation: str, words: SourceWords) -> list[str]:
 
 
 def contains(words: WordFilter, key: str) -> bool:
-    """Return whether a filter has a key, or seems to."""
+    """Return whether a Bloom filter has a key; rarely True for a key that was not added."""
     bits = words.bits
     return all(bits[place >> 3] >> (place & 7) & 1 for place in _places(key, 8 * len(bits)))
 
 
 def build_filter(keys: Iterable[str]) -> WordFilter:
-    """Return the filter of some keys."""
+    """Return a Bloom filter of the distinct `keys`, of 12 bits each; see word_key."""
     distinct = set(keys)
     n_bytes = math.ceil(max(1, len(distinct)) * BITS_PER_WORD / 8)
     return extend_filter(WordFilter(bits=bytes(n_bytes), n_words=0), distinct)
 
 
 def extend_filter(words: WordFilter, keys: Iterable[str]) -> WordFilter:
-    """Return a copy of a filter with more keys."""
+    """Return a copy of a Bloom filter, of the same size, to which `keys` are added."""
     new = {key for key in keys if not contains(words, key)}
     bits = bytearray(words.bits)
     for key in new:
@@ -138,7 +141,7 @@ class WordCounts:
         self._unchanged = Counter[str]()  # those whose translation has it unchanged
 
     def add(self, source: str, target: str) -> None:
-        """Count the words of a pair of lines."""
+        """Count the words of a source line; its translation `target` tells which stay unchanged."""
         capitalized = set()
         for begin, end in word_spans(source):
             word = source[begin:end]
@@ -156,7 +159,7 @@ class WordCounts:
                 self._unchanged[key] += word in translated
 
     def source_words(self, min_count: int) -> SourceWords:
-        """Return the words that occur at least min_count times, and those that are not names."""
+        """Return filters of the words that occur at least min_count times, and of non-names."""
         return SourceWords(
             language=self.language,
             min_count=min_count,
@@ -165,7 +168,7 @@ class WordCounts:
         )
 
     def add_to(self, words: SourceWords) -> SourceWords:
-        """Return a copy of words with all that were counted, however few times."""
+        """Return a copy of a model's words to which all counted words are added, even rare ones."""
         return replace(
             words,
             known=extend_filter(words.known, self._known(1)),

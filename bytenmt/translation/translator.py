@@ -72,7 +72,8 @@ class Translator:
         """Return a Translator of a run folder or weights file.
 
         Several runs form an ensemble, whose probabilities are averaged.
-        engine, device, precision, threads: see interface.EngineSpec; "auto" suits the machine.
+        engine: "torch", "cuda-graph" or "numba" (CPU kernels). device: "cpu" or "cuda".
+        precision: "fp32", "bf16" or "int8". Each may be "auto". threads: CPU threads; None: auto.
         reverse: a run of the opposite direction, whose model reranks the hypotheses of a beam
             search.
         reporter: gets messages that a user may not expect, such as that kernels are being compiled.
@@ -91,8 +92,9 @@ class Translator:
     ) -> Translator:
         """Return a Translator of runs that loading.load_runs has loaded.
 
-        settings: the defaults stored in the runs stand for what is not set. named: settings by
-        keyword, read only if `settings` is None. Raises SettingError, also for a language model.
+        settings: values that the user did not set are replaced by the defaults that the runs store.
+        named: settings by keyword, read only if `settings` is None. Raises SettingError, also for a
+        language model.
         """
         if not runtime.has_source:
             name = runtime.runs[0].file if runtime.runs else "the model"
@@ -135,7 +137,7 @@ class Translator:
 
     @property
     def options(self) -> SearchOptions:
-        """The options of the search, as they are in use: defaults of the runs included."""
+        """The options of the search in use; defaults of the runs stand where the user set none."""
         return self.settings.search
 
     @overload
@@ -160,7 +162,10 @@ class Translator:
     @overload
     def n_best(self, lines: Iterable[AnyStr]) -> list[list[Hypothesis[AnyStr]]]: ...
     def n_best(self, lines: Any) -> Any:
-        """Return the hypotheses of a line, best first, or a list of them for each of several."""
+        """Return the n_best hypotheses of a line, best first, or a list of them for each line.
+
+        lines: a str or bytes, or several of them, as for `translate`.
+        """
         if isinstance(lines, str | bytes):
             (result,) = self.translate_lines([encode_line(lines, "the line")])
             return _hypotheses_of_type(lines, result)
@@ -175,8 +180,8 @@ class Translator:
 
         lines: valid UTF-8 without line ends; or, for a line of a document, its texts and inline
         codes (sentinels.Code), which are then in TranslationResult.parts. first: the number of the
-        first line, on which random draws depend. Lines of URLs and e-mail addresses alone are
-        copied. Equal lines are translated once, except in sampling.
+        first line, on which the random numbers of sampling depend. Lines of URLs and e-mail
+        addresses alone are copied. Equal lines are translated once, except in sampling.
         """
         batch = self.batch(lines, first)
         for capacity, requests in self._by_capacity(batch.requests):
@@ -190,8 +195,8 @@ class Translator:
     ) -> LineBatch:
         """Prepare lines for decoding, without decoding them: return a batch with their requests.
 
-        lines, first: see translate_lines. formality: the form of address to ask for; None: that of
-        the settings.
+        lines, first: lines and the number of the first one, as in translate_lines. formality: form
+        of address to ask for, "formal" or "informal"; None: the form in the settings.
         """
         settings = replace(self.settings, formality=formality or self.settings.formality)
         return LineBatch(lines, settings, first)
@@ -212,8 +217,10 @@ class Translator:
             yield min(capacity, enough), group_requests
 
     def capacity(self, n_bytes: int) -> int:
-        """Return how many sentences of up to n_bytes source bytes are decoded side by side: a power
-        of two, limited by max_tokens and by the memory for their outputs."""
+        """Return how many sentences of up to n_bytes source bytes each are decoded side by side.
+
+        A power of two, limited by max_tokens and by the memory for their outputs.
+        """
         settings = self.settings
         beam = settings.search.beam
         history_bytes = beam * (settings.max_target_bytes(n_bytes) + 1) * BYTES_PER_STEP
@@ -254,7 +261,8 @@ def _with_run_defaults(settings: Settings, runtime: Runtime) -> SearchOptions:
 def sentence_languages(runtime: Runtime, split_sentences: str) -> Sequence[str]:
     """Return the languages by whose rules source lines are split into sentences; () for none.
 
-    split_sentences: "always", "never" or "auto": if the runs were trained on single sentences.
+    runtime: the loaded models. split_sentences: "always", "never" or "auto", which splits if the
+    models were trained on single sentences.
     """
     facts = [run.facts for run in runtime.runs]
     is_split = split_sentences == ALWAYS

@@ -11,14 +11,14 @@ class BahdanauConfig(ModelSection, frozen=True, kw_only=True, tag="bahdanau"):
     """Options of bidirectional GRUs with additive attention (Bahdanau et al. 2015)."""
 
     d_hidden: Width  # units of each GRU; the encoder has one for each direction
-    d_attention: Width  # units of the additive score
-    d_maxout: Width  # units of the read-out, each the larger of two
-    n_encoder_layers: Layers = 1  # each both ways; the decoder has one
-    read_out: Literal["previous", "current"] = "previous"  # the state that the output layer reads
+    d_attention: Width  # units of the hidden layer that scores a state against a source byte
+    d_maxout: Width  # units before the output layer, each the larger of two values
+    n_encoder_layers: Layers = 1  # each bidirectional; the decoder has one layer
+    read_out: Literal["previous", "current"] = "previous"  # state that the output layer reads
     # initial weights: as in the paper, or scaled by the width
     init: Literal["scaled", "paper"] = "scaled"
 
     @property
     def has_attention(self) -> bool:
-        """True if there is a source."""
+        """True if the model has a source, which its decoder then attends to."""
         return self.source

@@ -32,23 +32,26 @@ from bytenmt.layers.recurrent import GRU, initialise, reverse
 
 
 class BahdanauMemory(NamedTuple):
-    """The memory of n sources, encoder outputs to attend to; s is 0 without a source."""
+    """The memory of n sources of s or fewer bytes: encoder outputs to attend to; s may be 0."""
 
-    annotations: Tensor  # (n, s, 2 d_hidden): h_j, the values
-    keys: Tensor  # (n, s, d_attention): U_a h_j, the part of the score that each step reuses
+    annotations: Tensor  # (n, s, 2 d_hidden): h_j, both GRUs' outputs, the values
+    keys: Tensor  # (n, s, d_attention): U_a h_j, the part of the score that steps reuse
     source_len: Tensor  # (n,) int64, EOS included
     first: Tensor  # (n, d_hidden): the backward state h<-_1, zero without a source
 
 
 class BahdanauState(NamedTuple):
-    """State of the decoder between two bytes."""
+    """State of the decoder between two target bytes; rows are hypotheses, n * beam."""
 
     hidden: Tensor  # (rows, d_hidden): s_{i-1}, h of the GRU
-    recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
+    recent: RecentBytes = ()  # the last bytes read, for n-gram embeddings; else ()
 
 
 class BothWays(nn.Module):
-    """A bidirectional layer of the encoder: two GRUs whose outputs are concatenated."""
+    """A bidirectional layer of the encoder: two GRUs, of d units each, with concatenated outputs.
+
+    n_in: width of the input.
+    """
 
     def __init__(self, n_in: int, d: int) -> None:
         super().__init__()
@@ -57,7 +60,7 @@ class BothWays(nn.Module):
         self.backwards = GRU(n_in, d, update="take")
 
     def forward(self, x: Tensor, src_len: Tensor) -> Tensor:
-        """Read the first src_len columns of x (n, s, n_in) both ways; return h_j (n, s, 2 d)."""
+        """Read x (n, s, n_in) both ways, only src_len (n,) columns of each; return (n, s, 2 d)."""
         zero = (x.new_zeros(len(x), self.d),)
         forwards, _ = self.forwards(x, zero)
         backwards, _ = self.backwards(reverse(x, src_len), zero)
@@ -65,7 +68,10 @@ class BothWays(nn.Module):
 
 
 class BahdanauEncoder(BothWays):
-    """The bidirectional encoder: `forward` runs its lowest layer, `above` are the others."""
+    """The bidirectional encoder: `forward` runs its lowest layer, `above` has the further layers.
+
+    `keys` maps the outputs of the top layer to the attention's keys.
+    """
 
     def __init__(self, config: BahdanauConfig) -> None:
         d = config.d_hidden
@@ -90,7 +96,7 @@ class BahdanauDecoder(nn.Module):
 
 
 class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
-    """Bidirectional GRU with additive attention, by the equations of the module's docstring."""
+    """Bidirectional GRU encoder and GRU decoder, additive attention (Bahdanau et al. 2015)."""
 
     config: BahdanauConfig
 
@@ -109,7 +115,7 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
             nn.init.normal_(self.decoder.score.query.weight, std=0.001)
 
     def encode(self, src: Tensor, src_len: Tensor) -> BahdanauMemory:
-        """Run the bidirectional encoder; see Model.encode."""
+        """Encode src (n, s), of src_len (n,) bytes with EOS, into a memory; see Model.encode."""
         d = self.config.d_hidden
         if self.encoder is None or not src.shape[1]:
             zero = self.embedding.weight.new_zeros(len(src), d)
@@ -123,7 +129,7 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
         return BahdanauMemory(annotations, self.encoder.keys(annotations), src_len, first)
 
     def start(self, memory: BahdanauMemory, beam: int = 1) -> BahdanauState:
-        """Return the first state, s_0 from h<-_1; see Model.start."""
+        """Return the state before the first byte, with `beam` rows a source; see Model.start."""
         hidden = memory.first
         if self.decoder.start is not None:
             hidden = torch.tanh(self.decoder.start(hidden))
@@ -133,7 +139,10 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
     def forward_aligned(
         self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState
     ) -> tuple[Tensor, BahdanauState, dict[int, Tensor]]:
-        """Read t target bytes, and return attention weights; see AttentiveModel."""
+        """Read tgt (rows, t); return logits (rows, t, 256), the new state and attention weights.
+
+        The dict is {1: weights (rows, t, s)}; see AttentiveModel.forward_aligned.
+        """
         n = len(memory.keys)
         d = self.config.d_hidden
         mask = source_mask(memory.source_len, memory.keys.shape[1])

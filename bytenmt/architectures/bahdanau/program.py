@@ -9,7 +9,7 @@ from bytenmt.program.layers import write_gru_step, write_maxout
 
 
 def write_program(config: BahdanauConfig, writer: ModelWriter) -> ModelProgram:
-    """Write the programs of the encoder, if there is a source, and of the decode step."""
+    """Write and return a model's programs for the CPU engine: encoder (if any) and decode step."""
     d = config.d_hidden
     d_embedding = config.d_embedding
     d_context = 0

@@ -46,12 +46,12 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
 
     @property
     def encoder_depth(self) -> int:
-        """Sets of blocks, or recurrent layers, of the encoder; 0 without a source."""
+        """Number of sets of blocks, or of recurrent layers, of the encoder; 0 without a source."""
         return (self.n_encoder_sets or self.n_sets) if self.source else 0
 
     @property
     def decoder_depth(self) -> int:
-        """Sets of blocks, or recurrent layers, of the decoder."""
+        """Number of sets of blocks, or of recurrent layers, of the decoder."""
         return self.n_decoder_sets or self.n_sets
 
     @property
@@ -87,13 +87,16 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
 
     @property
     def d_read(self) -> int:
-        """Channels that the decoder's input map gives each byte: 2d less those concatenated."""
+        """Channels to which the decoder maps a byte's embedding: 2 d_channels.
+
+        Half as many if an encoder column is concatenated, which has the other half.
+        """
         has_concatenated = self.source and not self.adds_columns
         return self.d_channels if has_concatenated else 2 * self.d_channels
 
     @property
     def is_serial(self) -> bool:
-        """True if the decoder, or both nets, are recurrent."""
+        """True if the decoder is recurrent, so that training loops over time."""
         return self.recurrent != "none"
 
     @property

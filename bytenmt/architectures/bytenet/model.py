@@ -53,26 +53,26 @@ from bytenmt.utf8 import EOS
 class ByteNetMemory(NamedTuple):
     """The memory of n sources: encoder outputs, unfolded to the length that the target may have."""
 
-    # u: the largest |t^|; (n, 0, d_channels) in a model without a source.
-    columns: Tensor  # (n, u + 1, d_column): encoder outputs, zero from a row's |t^| on
-    unfolded_len: Tensor  # (n,) int64: |t^|, the number of columns of each source
+    # u: the largest unfolded_len; (n, 0, d_channels) in a model without a source.
+    columns: Tensor  # (n, u + 1, d_column): encoder outputs, zero from unfolded_len on
+    unfolded_len: Tensor  # (n,) int64: the number of columns of each source
 
 
 class ByteNetState(NamedTuple):
-    """State of the decoder between two bytes."""
+    """State of the decoder between two target bytes; rows are hypotheses, n * beam."""
 
     clock: Clock  # positions of the rows, and the rows whose rings hold their past
     # for each block, the last inputs of its convolution: (rows, capacity, d)
     rings: Rings
     hidden: tuple[Tensor, ...]  # h of each recurrent layer: (rows, 2d)
-    recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
+    recent: RecentBytes = ()  # the last bytes read, for n-gram embeddings; else ()
 
 
 class Block(nn.Module):
-    """Base class of the residual blocks of 2d channels; it has no forward.
+    """Base class of the residual blocks, from 2d to 2d channels; it has no forward.
 
-    Call `centred` in the encoder, `causal` in the decoder. N_MAPS: maps of d channels that the
-    convolution computes, stacked in its weight.
+    Call `centred` in the encoder, `causal` in the decoder. d: channels of the convolution inside;
+    N_MAPS: maps of d channels that it computes, stacked in its weight.
     """
 
     N_MAPS: ClassVar = 1
@@ -91,16 +91,16 @@ class Block(nn.Module):
         self.dropout = dropout
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Apply the block to columns x (n, s, 2d) of a source; mask (n, s) bool: real ones."""
+        """Return (n, s, 2d) for columns x (n, s, 2d) of sources; mask (n, s) bool: real columns."""
         h = self._before(x)
         mixed = self.convolution.centred(h, mask)
         return x + drop(self._after(h, mixed), self.dropout, self.training)
 
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
-        """Apply the block to t more target columns x (rows, t, 2d); see Convolution.causal.
+        """Apply the block to the next t target columns x (rows, t, 2d).
 
-        ring (rows, capacity, d): the convolution's last inputs. Returns (rows, t, 2d) and the new
-        ring.
+        ring (rows, capacity, d): a cyclic cache of the convolution's last inputs; taps: where each
+        row's last inputs are in it. Returns the output (rows, t, 2d) and the ring with x.
         """
         h = self._before(x)
         mixed, ring = self.convolution.causal(h, ring, taps)
@@ -116,7 +116,7 @@ class Block(nn.Module):
 
 
 class ResidualBlock(Block):
-    """The residual block with ReLUs (section 3.5, figure 3 left)."""
+    """The residual block of ByteNet with ReLUs (section 3.5 of the paper, figure 3 left)."""
 
     def _before(self, x: Tensor) -> Tensor:
         return norm_relu(self.norm_mid, self.reduce(norm_relu(self.norm_in, x)))
@@ -127,7 +127,7 @@ class ResidualBlock(Block):
 
 
 class MultiplicativeBlock(Block):
-    """The residual block with multiplicative units (figure 3 right)."""
+    """The residual block of ByteNet with multiplicative units (figure 3 right of the paper)."""
 
     N_MAPS: ClassVar = 4
     STACKED: ClassVar = {"convolution": 4, "unit": 4}  # number of maps stacked in a weight
@@ -143,7 +143,10 @@ class MultiplicativeBlock(Block):
 
 
 def multiplicative(h: Tensor, gates: Tensor) -> Tensor:
-    """Return the multiplicative unit MU of h (..., d); gates (..., 4d): the W_i * h, stacked."""
+    """Return ByteNet's multiplicative unit g_1 tanh(g_2 h + g_3 u) of h (..., d): (..., d).
+
+    gates (..., 4d): g_1, g_2, g_3 and u, concatenated, before their sigmoids and tanh.
+    """
     d = h.shape[-1]
     g_1, g_2, g_3 = torch.sigmoid(gates[..., : 3 * d]).chunk(3, dim=-1)
     return g_1 * torch.tanh(g_2 * h + g_3 * torch.tanh(gates[..., 3 * d :]))
@@ -194,9 +197,9 @@ class ByteNetDecoder(nn.Module):
 
 
 class ByteNet(Model[ByteNetMemory, ByteNetState]):
-    """Dilated convolutions without attention, by the equations of the module's docstring.
+    """ByteNet (Kalchbrenner et al. 2016): dilated convolutions, without attention.
 
-    In short trainings they learn poorly to copy what is new, such as numbers, to other places.
+    In a short training it learns poorly to copy new strings, such as numbers, to another position.
     """
 
     config: ByteNetConfig
@@ -212,14 +215,17 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         self.decoder: ByteNetDecoder = ByteNetDecoder(config)
 
     def unfolded_len(self, src_len: Tensor) -> Tensor:
-        """Return |t^|, the number of columns, for sources of src_len bytes with EOS, (n,) int64."""
+        """Return the number of encoder columns for sources of src_len bytes with EOS: (n,) int64.
+
+        It is unfolding_factor * src_len + unfolding_offset, rounded up; 0 for an empty source.
+        """
         config = self.config
         columns = config.unfolding_factor * src_len.double() + config.unfolding_offset
         # A hair less, so that 1.2 * 15 in binary is 18 columns, not 19.
         return torch.where(src_len > 0, (columns - 1e-9).ceil().long(), 0)
 
     def encode(self, src: Tensor, src_len: Tensor) -> ByteNetMemory:
-        """Run the encoder over the source, unfolded to |t^| columns; see Model.encode."""
+        """Encode src (n, s), of src_len (n,) bytes with EOS, into a memory; see Model.encode."""
         n, s = src.shape
         unfolded_len = self.unfolded_len(src_len)
         if self.encoder is None:
@@ -241,7 +247,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         return ByteNetMemory(F.pad(columns, (0, 0, 0, 1)), unfolded_len)
 
     def start(self, memory: ByteNetMemory, beam: int = 1) -> ByteNetState:
-        """Return the first state, with empty rings; see Model.start."""
+        """Return the state before the first byte, with `beam` rows a source; see Model.start."""
         config = self.config
         columns = memory.columns
         rows = len(columns) * beam
@@ -256,7 +262,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
     def forward(
         self, tgt: Tensor, memory: ByteNetMemory, state: ByteNetState
     ) -> tuple[Tensor, ByteNetState]:
-        """Read t target bytes; see Model.forward."""
+        """Read tgt (rows, t); return logits (rows, t, 256) and the new state; see Model.forward."""
         rows, t = tgt.shape
         clock = state.clock
         x = self.decoder.input(self.embedding(tgt, state.recent))

@@ -10,7 +10,7 @@ from bytenmt.program.writer import Writer, parameter
 
 
 def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
-    """Write the programs of the encoder, if there is a source, and of the decode step."""
+    """Write and return a model's programs for the CPU engine: encoder (if any) and decode step."""
     d = config.d_channels
     k = config.kernel_width
     encode = writer.encode

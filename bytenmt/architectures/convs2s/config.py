@@ -34,7 +34,7 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     # layers of the decoder that attend, the lowest is 1; []: all
     attention_layers: AttentionLayers = ()
     attention_scaling: Literal["sqrt", "none"] = "sqrt"  # context times sqrt(source bytes)
-    weight_norm: bool = True  # weights as direction and length, everywhere but in tables
+    weight_norm: bool = True  # weight normalisation, of all weights but those of look-up tables
 
     def __post_init__(self) -> None:
         if self.source and self.encoder != "pooling" and not self.encoder_layers:
@@ -55,7 +55,10 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
 
     @property
     def encoder_stack(self) -> tuple[tuple[int, int, int], ...]:
-        """Channels, kernel width and dilation of each encoder layer; of the keys with "conv"."""
+        """Channels, kernel width and dilation of each encoder layer; () with encoder = "pooling".
+
+        With encoder = "conv" those of the layers that make the keys.
+        """
         if not self.source or self.encoder == "pooling":
             return ()
         return _stack(self.encoder_layers, self.encoder_dilations)
@@ -89,7 +92,7 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
 
     @property
     def has_attention(self) -> bool:
-        """True if there is a source."""
+        """True if the model has a source, which its decoder then attends to."""
         return self.source
 
     @property

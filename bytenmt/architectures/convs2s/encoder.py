@@ -39,8 +39,9 @@ class ResidualConvolution(nn.Module):
     """A convolution beside a residual branch, which is a linear map where the width changes.
 
     Initialised as in Gehring et al. 2017, section 3.5: N(0, sqrt(GAIN p/n)), where n is the fan-in
-    and p the probability that dropout keeps an input. N_MAPS: maps to the layer's width, stacked in
-    the convolution's weight.
+    and p the probability that dropout keeps an input. d_input: channels of the input; size:
+    channels of the output, kernel width and dilation. N_MAPS: maps to the output's channels,
+    stacked in the convolution's weight.
     """
 
     N_MAPS: ClassVar = 1
@@ -78,7 +79,11 @@ class GatedLayer(ResidualConvolution):
         return added * ROOT_HALF
 
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
-        """Return GLU(conv(x)) of t more columns, without the residual; see Convolution.causal."""
+        """Return GLU(conv(x)), without the residual, for the next t columns x (rows, t, d_input).
+
+        ring (rows, capacity, d_input): a cyclic cache of the last inputs; taps: where each row's
+        last inputs are in it. Returns (rows, t, width) and the ring with x.
+        """
         h, ring = self.convolution.causal(self._drop(x), ring, taps)
         return F.glu(h), ring
 
@@ -92,16 +97,19 @@ class TanhLayer(ResidualConvolution):
 
 
 def build_stack(kind: type[L], config: ConvS2SConfig, sizes: Sequence[LayerSize]) -> Sequence[L]:
-    """Build layers of one class; the input of the first has as many channels as its output."""
+    """Build a stack of layers of class `kind`; the first one's input is as wide as its output.
+
+    sizes: channels, kernel width and dilation of each layer, the lowest first.
+    """
     widths = [sizes[0][0], *(width for width, _, _ in sizes)]
     return module_list(kind(config, d, size) for d, size in zip(widths, sizes, strict=False))
 
 
 def mean_pool(x: Tensor, mask: Tensor, width: int) -> Tensor:
-    """Average `width` columns around each column of x (n, s, d).
+    """Average `width` columns around each column of x (n, s, d); return (n, s, d).
 
-    Outside of the sentence they are zero, and counted; mask (n, s) bool: true on real columns. An
-    even width has one more column to the right.
+    mask (n, s) bool: true on real columns. Columns outside of the sentence count as zeros. An even
+    width has one more column to the right.
     """
     padded = F.pad(x * mask[:, :, None], (0, 0, (width - 1) // 2, width // 2))
     return F.avg_pool1d(padded.transpose(1, 2), width, stride=1).transpose(1, 2)
@@ -125,7 +133,8 @@ class GatedEncoder(nn.Module):
     def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
         """Return keys and values, (n, s, d_embedding) each, of embeddings e of the same shape.
 
-        mask (n, s) bool: true on real columns; gradient: factor of the one into the stack.
+        mask (n, s) bool: true on real columns; gradient: factor that scales the gradient on its way
+        back into the stack.
         """
         z = self.input(e)
         for layer in self.layers:
@@ -135,7 +144,10 @@ class GatedEncoder(nn.Module):
 
 
 class PoolingEncoder(nn.Module):
-    """The pooling encoder: keys are means of neighbours; its only weights are positions."""
+    """The pooling encoder: keys are means of neighbouring embeddings, values the embeddings.
+
+    Its only weights are those of learned positions.
+    """
 
     def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
@@ -143,12 +155,15 @@ class PoolingEncoder(nn.Module):
         self.width = config.pooling_width
 
     def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
-        """Return keys and values, see GatedEncoder; there is no stack for `gradient`."""
+        """Return keys and values, (n, s, d_embedding) each, of embeddings e of the same shape.
+
+        mask (n, s) bool: true on real columns; gradient is ignored, since there is no stack.
+        """
         return mean_pool(e, mask, self.width), e
 
 
 class TanhStack(nn.Module):
-    """A stack of tanh convolutions, CNN-a or CNN-c of the "conv" encoder."""
+    """A stack of tanh convolutions, which makes the keys or the values in the "conv" encoder."""
 
     def __init__(self, config: ConvS2SConfig, layers: Sequence[LayerSize]) -> None:
         super().__init__()
@@ -166,7 +181,7 @@ class TanhStack(nn.Module):
             self.output = scaled_linear(last, f, math.sqrt(1 / last), norm)
 
     def forward(self, e: Tensor, mask: Tensor) -> Tensor:
-        """Map embeddings e (n, s, d_embedding) to the same shape; mask: see GatedEncoder."""
+        """Map embeddings e (n, s, d_embedding) to the same shape; mask (n, s): real columns."""
         y: Tensor = self.input(e)
         for layer in self.layers:
             y = layer.centred(y, mask)
@@ -184,7 +199,11 @@ class TwoStackEncoder(nn.Module):
         self.values = TanhStack(config, config.value_stack)
 
     def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
-        """Return keys and values, see GatedEncoder; `gradient` is for both stacks."""
+        """Return keys and values, (n, s, d_embedding) each, of embeddings e of the same shape.
+
+        mask (n, s) bool: true on real columns; gradient: factor that scales the gradient on its way
+        back into both stacks.
+        """
         keys = scale_gradient(self.keys(e, mask), gradient)
         values = scale_gradient(self.values(e, mask), gradient)
         return keys, values
@@ -208,5 +227,5 @@ def position_table(config: ConvS2SConfig) -> PositionEmbedding | None:
 
 
 def scale_gradient(x: Tensor, factor: float) -> Tensor:
-    """Return x, whose gradient is multiplied by `factor` in the backward pass."""
+    """Return x unchanged; the backward pass multiplies its gradient by `factor`."""
     return x.detach() + (x - x.detach()) * factor

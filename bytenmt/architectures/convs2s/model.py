@@ -49,20 +49,20 @@ from bytenmt.utf8 import N_IDS
 
 
 class ConvS2SMemory(NamedTuple):
-    """The memory of n sources, encoder outputs to attend to; s is 0 without a source."""
+    """The memory of n sources of s or fewer bytes: encoder outputs to attend to; s may be 0."""
 
     keys: Tensor  # (n, s, d_embedding): z_j, the outputs of the encoder's stack
-    # (n, s, d_embedding): (z_j + e_j) sqrt(1/2), e_j: embeddings; or of encoders of 2016
+    # (n, s, d_embedding): (z_j + e_j) sqrt(1/2) of embeddings e_j; other encoders have their own
     values: Tensor
     source_len: Tensor  # (n,) int64: m, EOS included
 
 
 class ConvS2SState(NamedTuple):
-    """State of the decoder between two bytes."""
+    """State of the decoder between two target bytes; rows are hypotheses, n * beam."""
 
     clock: Clock  # positions of the rows, and the rows whose rings hold their past
     rings: Rings  # for each layer, its convolution's last inputs: (rows, capacity, channels)
-    recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
+    recent: RecentBytes = ()  # the last bytes read, for n-gram embeddings; else ()
 
 
 class DecoderLayer(GatedLayer):
@@ -86,9 +86,9 @@ class DecoderLayer(GatedLayer):
     ) -> tuple[Tensor, Tensor | None]:
         """Return (h + attention over the source) * sqrt(1/2) and the attention weights.
 
-        h (rows, t, d_output): the layer's output; g (rows, t, d_embedding): embeddings of the bytes
-        read; mask: see masked_softmax. Weights (rows, t, s). A layer without attention returns h
-        itself and None.
+        h (rows, t, d_output): the output of `causal`; g (rows, t, d_embedding): embeddings of the
+        bytes read; mask (n, s) bool: true on real columns of the sources. Weights (rows, t, s). A
+        layer without attention returns h itself and None.
         """
         if self.query is None or self.context is None:
             return h, None
@@ -124,7 +124,7 @@ class ConvS2SDecoder(nn.Module):
 
 
 class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
-    """Gated convolutions with attention, by the equations of the module's docstring."""
+    """ConvS2S (Gehring et al. 2017): gated convolutions, with attention in the decoder's layers."""
 
     config: ConvS2SConfig
 
@@ -137,7 +137,7 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
         self.decoder: ConvS2SDecoder = ConvS2SDecoder(config)
 
     def encode(self, src: Tensor, src_len: Tensor) -> ConvS2SMemory:
-        """Run the encoder and return its keys and values; see Model.encode."""
+        """Encode src (n, s), of src_len (n,) bytes with EOS, into a memory; see Model.encode."""
         n, s = src.shape
         if self.encoder is None or not src.shape[1]:
             nothing = self.embedding.weight.new_zeros(n, 0, self.config.d_embedding)
@@ -150,7 +150,7 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
         return ConvS2SMemory(keys, values, src_len)
 
     def start(self, memory: ConvS2SMemory, beam: int = 1) -> ConvS2SState:
-        """Return the first state, with empty rings; see Model.start."""
+        """Return the state before the first byte, with `beam` rows a source; see Model.start."""
         layers = self.config.decoder_stack
         keys = memory.keys
         rows = len(keys) * beam
@@ -166,7 +166,10 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
     def forward_aligned(
         self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState
     ) -> tuple[Tensor, ConvS2SState, dict[int, Tensor]]:
-        """Read t target bytes, and return attention weights; see AttentiveModel."""
+        """Read tgt (rows, t); return logits (rows, t, 256), the new state and attention weights.
+
+        The dict is {layer number: weights (rows, t, s)}; see AttentiveModel.forward_aligned.
+        """
         t = tgt.shape[1]
         clock = state.clock
         g = self.embedding(tgt, state.recent)

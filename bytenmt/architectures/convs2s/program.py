@@ -14,7 +14,7 @@ from bytenmt.utf8 import N_IDS
 
 
 def write_program(config: ConvS2SConfig, writer: ModelWriter) -> ModelProgram:
-    """Write the programs of the encoder, if there is a source, and of the decode step."""
+    """Write and return a model's programs for the CPU engine: encoder (if any) and decode step."""
     f = config.d_embedding
     items: tuple[int, ...] = ()
     if config.source:

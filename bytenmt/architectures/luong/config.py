@@ -22,7 +22,7 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
     # attention score (section 3.1) of the decoder's state and one of the encoder's; location is a
     # score of the decoder's state alone
     score: Literal["dot", "general", "concat", "location"] = "general"
-    # location: source bytes with a score, with EOS
+    # score = "location": source bytes that have a score, EOS included
     n_locations: Annotated[int, Meta(ge=0, le=1 << 16)] = 0
     location_softmax: Literal["once", "twice"] = "once"  # twice: the score is a softmax already
     # local attention: bytes to either side; 0: 50
@@ -31,7 +31,7 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
     # softmax, so that they do not add up to 1, or with the scores inside it; auto: after in
     # local-p, none in local-m
     gaussian: Literal["auto", "after", "inside"] = "auto"
-    input_feeding: bool = True  # where there is attention
+    input_feeding: bool = True  # a step reads the attentional vector of the last; see feeds_back
     reverse_source: bool = False  # the encoder reads the source from its end, EOS last
     # initial weights: as in the paper, or scaled by the width
     init: Literal["scaled", "paper"] = "scaled"
@@ -51,12 +51,12 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
 
     @property
     def feeds_back(self) -> bool:
-        """True if each step reads the attentional vector h~ of the step before (input feeding)."""
+        """True if each step reads the attentional vector of the step before (input feeding)."""
         return self.input_feeding and self.has_attention
 
     @property
     def by_location(self) -> bool:
-        """True if the score depends on the decoder's state and the position in the source alone."""
+        """True if attention scores depend on the decoder's state and the source position alone."""
         return self.score == "location" and self.has_attention
 
     @property
@@ -71,12 +71,15 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
 
     @property
     def window(self) -> int:
-        """D, the bytes that local attention sees on either side of its centre; 0: all."""
+        """Number of bytes that local attention sees on either side of its centre; 0: all."""
         return (self.attention_window or LOCAL_WINDOW_BYTES) if self.is_local else 0
 
     @property
     def gaussian_use(self) -> Literal["none", "after", "inside"]:
-        """The use of the Gaussian: "after" multiplies the weights, "inside" the scores."""
+        """The numbers that local attention multiplies with a Gaussian around its centre.
+
+        "after": the weights; "inside": the scores before their softmax; "none": nothing.
+        """
         if not self.is_local:
             return "none"
         if self.gaussian != "auto":

@@ -49,20 +49,20 @@ from bytenmt.layers.recurrent import State, initialise, read_layers, reverse
 class LuongMemory(NamedTuple):
     """The memory of n sources: encoder outputs that the decoder attends to and starts from."""
 
-    states: Tensor  # (n, s, d_hidden): h-_s, the values; s is 0 without attention or source
-    keys: Tensor  # (n, s, d_hidden): h-_s, or W_a h-_s with score = "general" and "concat"
+    states: Tensor  # (n, s, d_hidden): the encoder's top layer h-_s, the values; s may be 0
+    keys: Tensor  # (n, s, d_hidden): h-_s; W_a h-_s with score = "general" or "concat"
     source_len: Tensor  # (n,) int64, EOS included
     # initial h (n, d_hidden) of each decoder layer, then c; zero without a source
     final: tuple[Tensor, ...]
 
 
 class LuongState(NamedTuple):
-    """State of the decoder between two bytes."""
+    """State of the decoder between two target bytes; rows are hypotheses, n * beam."""
 
     hidden: tuple[Tensor, ...]  # h (rows, d_hidden) of every layer, then c of every layer
     attentional: Tensor  # (rows, d_hidden): h~ of the step before; (rows, 0) without input feeding
     position: Tensor  # (rows, 1) int64: t, the bytes read; (rows, 0) unless attention = "local-m"
-    recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
+    recent: RecentBytes = ()  # the last bytes read, for n-gram embeddings; else ()
 
 
 class LuongDecoder(nn.Module):
@@ -84,7 +84,7 @@ class LuongDecoder(nn.Module):
 
 
 class Luong(AttentiveModel[LuongMemory, LuongState]):
-    """Stacked LSTM with global or local attention, by the equations of the module's docstring."""
+    """Stacked LSTMs with global or local attention and input feeding: Luong et al. 2015."""
 
     config: LuongConfig
 
@@ -109,7 +109,7 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
                 nn.init.uniform_(part.v, -0.1, 0.1)
 
     def encode(self, src: Tensor, src_len: Tensor) -> LuongMemory:
-        """Run the LSTMs of the encoder; see Model.encode."""
+        """Encode src (n, s), of src_len (n,) bytes with EOS, into a memory; see Model.encode."""
         config = self.config
         zero = self.embedding.weight.new_zeros(len(src), config.d_hidden)
         if not src.shape[1]:
@@ -127,7 +127,7 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         return LuongMemory(x, keys, src_len, config.first_states(final))
 
     def start(self, memory: LuongMemory, beam: int = 1) -> LuongState:
-        """Return the first state, from the encoder's last ones; see Model.start."""
+        """Return the state before the first byte, with `beam` rows a source; see Model.start."""
         hidden = tuple(part.repeat_interleave(beam, dim=0) for part in memory.final)
         rows = len(hidden[0])
         device = hidden[0].device
@@ -139,7 +139,10 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
     def forward_aligned(
         self, tgt: Tensor, memory: LuongMemory, state: LuongState
     ) -> tuple[Tensor, LuongState, dict[int, Tensor]]:
-        """Read t target bytes, and return attention weights; see AttentiveModel."""
+        """Read tgt (rows, t); return logits (rows, t, 256), the new state and attention weights.
+
+        The dict is {1: weights (rows, t, s)}; see AttentiveModel.forward_aligned.
+        """
         x = self.embedding(tgt, state.recent)
         if self.config.feeds_back:
             attentional, weights, hidden = self._read_with_feeding(x, memory, state)

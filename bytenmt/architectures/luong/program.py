@@ -12,9 +12,9 @@ from bytenmt.program.writer import Writer
 
 
 def write_program(config: LuongConfig, writer: ModelWriter) -> ModelProgram:
-    """Write the programs of the encoder, if there is a source, and of the decode step.
+    """Write and return a model's programs for the CPU engine: encoder (if any) and decode step.
 
-    States: h of each layer, then c of each, then, with input feeding, h~.
+    States of the decoder: h of each layer, c of each, and the attentional vector if it is fed back.
     """
     d = config.d_hidden
     d_embedding = config.d_embedding

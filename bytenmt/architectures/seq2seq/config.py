@@ -12,7 +12,7 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
     """Options of a GRU or LSTM encoder-decoder (Cho et al. 2014, Sutskever et al. 2014)."""
 
     cell: CellName = "gru"
-    # when the decoder reads the encoder's last state
+    # when the decoder reads the encoder's last state: to start from it, or at every byte
     context: Literal["start", "every_step"] = "start"
     gru_reset: Reset = "before"  # GRU's reset before or after the product, of both sides
     # the same of the decoder alone; shared: gru_reset
@@ -48,16 +48,16 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
 
     @property
     def recurrent_cell(self) -> Cell:
-        """The cell of the layers of encoder and decoder."""
+        """The kind of recurrent layer (GRU or LSTM) in encoder and decoder."""
         return CELLS[self.cell]
 
     @property
     def encoder_options(self) -> CellOptions:
-        """The options of the encoder's layers."""
+        """The options of the encoder's recurrent layers: how the reset gate of a GRU acts."""
         return CellOptions(self.gru_reset)
 
     @property
     def decoder_options(self) -> CellOptions:
-        """The options of the decoder's layers."""
+        """The options of the decoder's recurrent layers: how the reset gate of a GRU acts."""
         reset = self.gru_reset if self.decoder_reset == "shared" else self.decoder_reset
         return CellOptions(reset, self.d_hidden * self.reset_context)

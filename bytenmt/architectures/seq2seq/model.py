@@ -46,10 +46,10 @@ class Seq2SeqMemory(NamedTuple):
 
 
 class Seq2SeqState(NamedTuple):
-    """State of the decoder between two bytes."""
+    """State of the decoder between two target bytes; rows are hypotheses, n * beam."""
 
     hidden: tuple[Tensor, ...]  # s_i (rows, d_hidden) of every layer, then, with LSTMs, c of each
-    recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
+    recent: RecentBytes = ()  # the last bytes read, for n-gram embeddings; else ()
 
 
 class Seq2SeqDecoder(nn.Module):
@@ -76,10 +76,10 @@ class Seq2SeqDecoder(nn.Module):
 
 
 class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
-    """Recurrent encoder and decoder without attention, by the equations of the module's docstring.
+    """Recurrent encoder and decoder without attention, which pass the source as one vector.
 
-    Cho et al. 2014: GRUs, the source's vector is seen at every step, maxout. Sutskever et al. 2014:
-    LSTMs, it is the first state alone, and the source is reversed.
+    Cho et al. 2014: GRUs, the vector is read at every step, maxout. Sutskever et al. 2014: LSTMs,
+    the vector is only the decoder's first state, and the source is reversed.
     """
 
     config: Seq2SeqConfig
@@ -104,7 +104,7 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
                     nn.init.uniform_(parameter, -cell.paper_range, cell.paper_range)
 
     def encode(self, src: Tensor, src_len: Tensor) -> Seq2SeqMemory:
-        """Run the encoder and return its last states; see Model.encode."""
+        """Encode src (n, s), of src_len (n,) bytes with EOS, into a memory; see Model.encode."""
         zero = (self.embedding.weight.new_zeros(len(src), self.config.d_hidden),)
         if not src.shape[1]:
             return Seq2SeqMemory(zero * self.config.n_states)
@@ -115,7 +115,7 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         return Seq2SeqMemory(self.config.first_states(final))
 
     def start(self, memory: Seq2SeqMemory, beam: int = 1) -> Seq2SeqState:
-        """Return the first state, from the encoder's last ones; see Model.start."""
+        """Return the state before the first byte, with `beam` rows a source; see Model.start."""
         hidden = memory.final
         if self.decoder.start is not None:
             started = torch.tanh(self.decoder.start(self._context(memory)))
@@ -126,7 +126,7 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
     def forward(
         self, tgt: Tensor, memory: Seq2SeqMemory, state: Seq2SeqState
     ) -> tuple[Tensor, Seq2SeqState]:
-        """Read t target bytes; see Model.forward."""
+        """Read tgt (rows, t); return logits (rows, t, 256) and the new state; see Model.forward."""
         rows, t = tgt.shape
         x = seen = self.embedding(tgt, state.recent)
         if self.decoder.context is not None:

@@ -12,9 +12,9 @@ CONTEXT = 0  # the memory's fixed part: c
 
 
 def write_program(config: Seq2SeqConfig, writer: ModelWriter) -> ModelProgram:
-    """Write the programs of the encoder, if there is a source, and of the decode step.
+    """Write and return a model's programs for the CPU engine: encoder (if any) and decode step.
 
-    States: h of each layer, then, with LSTMs, c of each.
+    States of the decoder: h of each layer, then, with LSTMs, c of each.
     """
     d = config.d_hidden
     every_step = config.context == "every_step"

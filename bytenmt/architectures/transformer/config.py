@@ -35,7 +35,7 @@ class TransformerConfig(LayeredSection, frozen=True, kw_only=True, tag="transfor
 
     @property
     def has_attention(self) -> bool:
-        """True if there is a source."""
+        """True if the model has a source, which its decoder then attends to."""
         return self.source
 
     @property

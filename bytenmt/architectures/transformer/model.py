@@ -37,34 +37,37 @@ Rotation = tuple[Tensor, Tensor]  # cosines and sines, each (rows or 1, t, 1, e 
 
 
 class TransformerMemory(NamedTuple):
-    """The memory of n sources, keys and values of the decoder; s is 0 without a source."""
+    """The memory of n sources of s or fewer bytes: the decoder's keys and values; s may be 0."""
 
     keys: tuple[Tensor, ...]  # (n, s, d_model) for each layer of the decoder
-    values: tuple[Tensor, ...]  # the same
+    values: tuple[Tensor, ...]  # the same shapes
     source_len: Tensor  # (n,) int64, EOS included
 
 
 class TransformerState(NamedTuple):
-    """State of the decoder between two bytes."""
+    """State of the decoder between two target bytes; rows are hypotheses, n * beam."""
 
     clock: Clock  # positions of the rows, and the rows whose rings hold their past
     # of each layer (rows, window, 2 d_model): keys and values of the last bytes
     rings: Rings
-    recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
+    recent: RecentBytes = ()  # the last bytes read, for n-gram embeddings; else ()
 
 
 class QueryBlock(NamedTuple):
     """A block of consecutive queries in self-attention, and the keys that they may attend to."""
 
-    begin: int  # first query in the chunk of new columns
-    end: int  # one after the last query
-    low: int  # first key, counted in [old columns, chunk of new ones]
-    high: int  # one after the last key
+    begin: int  # index of the first query among the new columns
+    end: int  # index after the last query
+    low: int  # index of the first key among [old columns, new columns]
+    high: int  # index after the last key
     mask: Tensor  # (rows or 1, 1, queries, keys) bool: true where a query may attend to a key
 
 
 class SelfAttention(nn.Module):
-    """Self-attention with rotary positions: call `project`, then forward with old and new keys."""
+    """Self-attention with rotary positions: call `project`, then forward with old and new keys.
+
+    residual_scale: factor of the initial output, so that many layers add up to unit variance.
+    """
 
     STACKED: ClassVar = {"qkv": 3}  # number of maps stacked in a weight
 
@@ -88,7 +91,8 @@ class SelfAttention(nn.Module):
     def forward(self, query: Tensor, keys_values: Tensor, blocks: list[QueryBlock]) -> Tensor:
         """Attend from t queries to m old and t new columns; return (rows, t, d_model).
 
-        query (rows, t, d_model); keys_values (rows, m + t, 2 d_model); blocks: divide the queries.
+        query (rows, t, d_model); keys_values (rows, m + t, 2 d_model); blocks: a partition of the
+        queries, each block with the keys that it may attend to.
         """
         q, k, v = (_heads(part, self.n_heads) for part in (query, *keys_values.chunk(2, dim=2)))
         parts = []
@@ -100,7 +104,10 @@ class SelfAttention(nn.Module):
 
 
 class CrossAttention(nn.Module):
-    """Attention to the source; its keys and values are projected once, by the encoder."""
+    """Attention to the source, whose keys and values the encoder has projected.
+
+    residual_scale: factor of the initial output, so that many layers add up to unit variance.
+    """
 
     def __init__(self, d_model: int, n_heads: int, residual_scale: float) -> None:
         super().__init__()
@@ -133,8 +140,9 @@ class CrossAttention(nn.Module):
 class Layer(nn.Module):
     """The sub-layers of a layer: self-attention, attention to the source, feed-forward.
 
-    It has no forward: Transformer calls them and adds their outputs to x. `cross_attention` is None
-    in the encoder and in models without a source.
+    It has no forward: Transformer calls them and adds their outputs to x. n_layers: layers of its
+    stack, for the initial scale. attends: whether it has attention to the source, which the encoder
+    and models without a source lack (`cross_attention` is None).
     """
 
     def __init__(self, config: TransformerConfig, n_layers: int, attends: bool) -> None:
@@ -160,8 +168,9 @@ class Layer(nn.Module):
 class Stack(nn.Module):
     """The parameters of the encoder or of the decoder: input map, layers, norm and output map.
 
-    It has no forward; Transformer uses its parts. The encoder's output map gives each decoder
-    layer's keys and values, the decoder's gives logits.
+    It has no forward; Transformer uses its parts. attends: whether layers attend to the source.
+    output: the output map; the encoder's gives each decoder layer's keys and values, the decoder's
+    gives logits.
     """
 
     def __init__(
@@ -176,7 +185,7 @@ class Stack(nn.Module):
 
 
 class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
-    """The byte Transformer: the equations stand in the module's docstring."""
+    """A pre-norm Transformer on bytes, with rotary positions; its decoder sees a sliding window."""
 
     config: TransformerConfig
 
@@ -192,7 +201,7 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
         self.decoder: Stack = Stack(config, depth, config.source, OutputLayer(d))
 
     def encode(self, src: Tensor, src_len: Tensor) -> TransformerMemory:
-        """Run the encoder; return keys and values for each decoder layer; see Model.encode."""
+        """Encode src (n, s), of src_len (n,) bytes with EOS, into a memory; see Model.encode."""
         n, s = src.shape
         depth = self.config.decoder_depth
         if self.encoder is None or not src.shape[1]:
@@ -209,7 +218,7 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
         return TransformerMemory(parts[:depth], parts[depth:], src_len)
 
     def start(self, memory: TransformerMemory, beam: int = 1) -> TransformerState:
-        """Return the first state, with empty rings; see Model.start."""
+        """Return the state before the first byte, with `beam` rows a source; see Model.start."""
         rows = len(memory.source_len) * beam
         device = memory.source_len.device
         shape = (rows, self.config.window, 2 * self.config.d_model)
@@ -220,13 +229,16 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
     def forward(
         self, tgt: Tensor, memory: TransformerMemory, state: TransformerState
     ) -> tuple[Tensor, TransformerState]:
-        """Read t target bytes; see Model.forward."""
+        """Read tgt (rows, t); return logits (rows, t, 256) and the new state; see Model.forward."""
         return self._read(tgt, memory, state)[:2]
 
     def forward_aligned(
         self, tgt: Tensor, memory: TransformerMemory, state: TransformerState
     ) -> tuple[Tensor, TransformerState, dict[int, Tensor]]:
-        """Read t target bytes, and return the mean weights of the heads; see AttentiveModel."""
+        """Read tgt (rows, t); return logits (rows, t, 256), the new state and attention weights.
+
+        The dict is {layer number: mean weights of the heads (rows, t, s)}; see AttentiveModel.
+        """
         logits, after, weights = self._read(tgt, memory, state, needs_weights=True)
         return logits, after, dict(enumerate(weights, 1))
 

@@ -50,8 +50,9 @@ class AugmentationStep(NamedTuple):
 
 
 class Augmenter:
-    """Changes training pairs at random, as the keys config.schema.AUGMENTATIONS of DataConfig say:
-    call `corpus` before an epoch is planned, and `change` on each of its batches."""
+    """Randomly changes training pairs (typos, made-up names, letter case, …), as the settings of
+    DataConfig say: call `corpus` before an epoch is planned, and `change` on each of its batches.
+    """
 
     def __init__(self, corpus: ParallelCorpus, config: DataConfig, seed: int) -> None:
         self._corpus, self._config, self._seed = corpus, config, seed
@@ -80,9 +81,9 @@ class Augmenter:
         )
 
     def corpus(self, epoch: int) -> ParallelCorpus:
-        """Return the corpus to plan an epoch's batches from: with sentinels in the place of some
-        spans if data.sentinels is above 0, else unchanged. A sentinel is a byte that stands for a
-        span."""
+        """Return the corpus to plan an epoch's batches from: with sentinels if data.sentinels is
+        above 0, else unchanged. A sentinel is a byte, 0xF5 to 0xFC, in the place of a span of text
+        that a model learns to copy, such as a tag."""
         if self._sentinels is None:
             return self._corpus
         return self._sentinels.corpus(mixed(mixed(mixed(self._seed) + epoch) + PLACES))
@@ -90,12 +91,13 @@ class Augmenter:
     def change(
         self, batch: Batch, index: int, epoch: int, share: tuple[int, int] = (0, 1)
     ) -> Batch:
-        """Return a batch with random changes: all augmentations but sentinels, which `corpus` has
-        made.
+        """Return a batch with random changes of its pairs: all augmentations but sentinels, which
+        `corpus` has made.
 
-        batch: the rows rank, rank + size, … of batch `index` of the epoch, for share = (rank,
-        size). Pairs may grow, and the batch beyond its budget; a pair that would exceed a limit
-        stays as it was.
+        batch: this process' rows of batch number `index`, from 0, of the epoch; share (rank, size):
+        they are the rows rank, rank + size, … of the whole batch. The batch may grow beyond
+        max_tokens; a pair that would exceed data.max_source_bytes or data.max_target_bytes stays as
+        it was.
         """
         pairs, (rank, size) = batch.pairs(), share
         if not pairs:
@@ -137,10 +139,11 @@ def _drawn_rows(keys: Keys, low: float, high: float) -> list[int]:
 
 
 def asking_for_form(source: bytes, target: bytes, key: np.uint64) -> bytes:
-    """Return a source that begins with the byte of the form of address that the target shows.
+    """Return the source with a byte in front that asks for the form of address of the target.
 
-    Where it shows none, one source in NEUTRAL_STEP asks for either form, drawn by the random key: a
-    model learns that such a line stays as it is. An empty source stays empty.
+    Forms of address are informal (German du) and formal (German Sie). Where the target shows none,
+    one source in NEUTRAL_STEP (4) asks for either form, drawn by the random `key`, and the others
+    for none: a model learns that such a line stays as it is. An empty source stays empty.
     """
     if not source:
         return source
@@ -152,9 +155,9 @@ def asking_for_form(source: bytes, target: bytes, key: np.uint64) -> bytes:
 
 
 def without_final_sign(source: bytes, target: bytes, key: np.uint64) -> tuple[bytes, bytes]:
-    """Remove full stops and the like at the end of both texts, as headings, buttons and hasty
-    writing lack them; a pair stays as it is if one text has none, or nothing else. `key` is
-    ignored: nothing is random.
+    """Return (source, target) without full stops and the like at the end of both texts, as in
+    headings and hasty writing; unchanged if one text has no such sign at its end, or nothing else.
+    `key` is ignored: nothing is random.
     """
     new_source, new_target = (to_bytes(FINAL.sub("", to_text(text))) for text in (source, target))
     is_changed = new_source and new_target and new_source != source and new_target != target
@@ -162,8 +165,9 @@ def without_final_sign(source: bytes, target: bytes, key: np.uint64) -> tuple[by
 
 
 def without_source(source: bytes, target: bytes, key: np.uint64) -> tuple[bytes, bytes]:
-    """Empty the source, so that the model learns the targets alone; a pair whose target has
-    sentinels stays as it is. `key` is ignored: nothing is random."""
+    """Return an empty source and the target, so that a model learns targets alone; unchanged if the
+    target has sentinels (bytes that stand for spans to copy). `key` is ignored: nothing is random.
+    """
     return (source if has_sentinels(target) else b""), target
 
 
@@ -185,8 +189,8 @@ def _in_case(case: Case) -> Change:
 def with_case(text: str, case: Case) -> str:
     """Return a text in the case "upper", "title" or "lower": "groß" becomes "GROSS".
 
-    "title" makes the first letter of each word a capital and leaves the others, as in "NATO". Kept
-    spans (sentinels.py) stay as they are: a program would not find "%S" or "{NAME}".
+    "title" makes the first letter of each word a capital and leaves the others, as in "NATO". Tags,
+    addresses and placeholders stay as they are: a program would not find "%S" or "{NAME}".
     """
     convert = _CONVERSIONS[case]
     parts, end = [], 0

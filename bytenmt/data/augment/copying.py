@@ -35,8 +35,8 @@ class Item(NamedTuple):
 
 
 def find_items(text: str) -> list[Item]:
-    """Return the words and numbers of a text in order, but for those inside tags, addresses and the
-    like."""
+    """Return the numbers of a text, and its words of three or more Latin letters, in order, without
+    words and numbers inside tags, addresses and the like."""
     spans = find_spans(text)
     return [
         Item(Span(*match.span()), match[0])
@@ -46,11 +46,11 @@ def find_items(text: str) -> list[Item]:
 
 
 def with_other_items(source: bytes, target: bytes, key: np.uint64) -> tuple[bytes, bytes]:
-    """Replace each name and number that occurs once on both sides by a made-up one, the same on
-    both.
+    """Replace each name and number that occurs once in both texts by a made-up one, the same in
+    both; return the new (source, target).
 
-    source, target: UTF-8, in which sentinels may stand. key: of the random choice. A word of small
-    ASCII letters alone is not a name.
+    source, target: UTF-8; bytes from 0xF5 to 0xFC in it (sentinels) stay. key: random seed. A word
+    of small ASCII letters alone is not a name.
     """
     source_text, target_text, below = to_text(source), to_text(target), keyed_draws(key)
     of_target = {item.value: item.span for item in find_items(target_text)}
@@ -70,10 +70,10 @@ def with_other_items(source: bytes, target: bytes, key: np.uint64) -> tuple[byte
 
 
 def make_up_value(value: str, below: Below) -> str:
-    """Make up another name or number of as many bytes. below(n): draws a number from 0 to n - 1.
+    """Return a made-up name or number with as many bytes as `value`.
 
-    Vowels stand for vowels, so that it can be read, capitals for capitals, digits for digits; a
-    number does not begin with 0 where the value does not.
+    Vowels replace vowels, so that it can be read, capitals capitals, and digits digits; a number
+    does not begin with 0 unless `value` does. below(n): draws a random integer from 0 to n - 1.
     """
     letters = []
     for place, letter in enumerate(value):

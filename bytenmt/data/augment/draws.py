@@ -18,8 +18,8 @@ HALF = np.uint64(32)
 
 @njit
 def row_keys(key: np.uint64, rows: npt.NDArray[np.int64]) -> Keys:
-    """Return a random key for each row of a batch, (n,) uint64, from the batch's key and the
-    numbers of the rows, so that what is drawn for two rows is unrelated."""
+    """Return a random seed for each row of a batch, (n,) uint64, so that draws for two rows are
+    unrelated. key: the seed of the batch; rows (n,) int64: the numbers of the rows."""
     state, keys = np.zeros(1, np.uint64), np.empty(len(rows), np.uint64)
     for i in range(len(rows)):
         state[0] = key + np.uint64(rows[i])
@@ -29,7 +29,7 @@ def row_keys(key: np.uint64, rows: npt.NDArray[np.int64]) -> Keys:
 
 @njit
 def draw_words(key: np.uint64, n: int) -> Keys:
-    """Return the first n random 64-bit words, (n,) uint64, of the sequence that a key begins."""
+    """Return the first n random 64-bit words, (n,) uint64, of splitmix64 with the seed `key`."""
     state, words = np.zeros(1, np.uint64), np.empty(n, np.uint64)
     state[0] = key
     for i in range(n):
@@ -38,13 +38,13 @@ def draw_words(key: np.uint64, n: int) -> Keys:
 
 
 def keyed_draws(key: np.uint64) -> Below:
-    """Return a random generator as a function: f(n) is from 0 to n − 1; equal keys give equal
-    sequences."""
+    """Return a random generator with the seed `key` as a function f: f(n) draws an integer from 0
+    to n - 1."""
     state = np.array([key], np.uint64)
     return lambda limit: int(random_below(state, limit))
 
 
 def chance_threshold(share: float) -> np.uint64:
-    """Return a probability as a number out of 2 ** 32, to be compared with the upper half of random
-    words."""
+    """Return round(share * 2 ** 32): the upper 32 bits of a random 64-bit word are below it with
+    the probability `share`, 0 to 1."""
     return np.uint64(round(share * 2**32))

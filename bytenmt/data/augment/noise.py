@@ -21,7 +21,7 @@ DIGITS = frozenset("0123456789")
 
 
 class Letters(NamedTuple):
-    """Tables of the letters of some texts, from which noise draws other letters."""
+    """Two tables of the letters of some texts: the other case, and other letters for typos."""
 
     # Of a letter: the letter in the other case, where that has as many bytes.
     cased: dict[str, str]
@@ -54,10 +54,11 @@ def _group(letter: str) -> tuple[int, str, bool]:
 
 
 def with_noise(data: bytes, share: float, letters: Letters, limit: int, key: np.uint64) -> bytes:
-    """Add typos and the like to a random share of the characters of a text; equal keys give equal
-    noise.
+    """Return a text with typos, swapped or missing characters and the like at random places.
 
-    data: UTF-8, in which sentinels may stand. limit: bytes, beyond which the text does not grow.
+    data: UTF-8; bytes from 0xF5 to 0xFC in it (sentinels) and numbers stay. share: the share of
+    its characters to change, 0 to 1. letters: from which typos are drawn. limit: number of bytes
+    beyond which the text does not grow. key: random seed.
     """
     text = to_text(data)
     words = draw_words(key, 2 * len(text))  # one for each character, and another one for a typo
@@ -120,7 +121,10 @@ def _is_sentinel(character: str) -> bool:
 def noisy_lines(
     lines: Sequence[bytes], share: float, letters: Letters, seed: int = 0
 ) -> list[bytes]:
-    """Add noise to UTF-8 lines, see with_noise. It depends on seed, line number and text alone."""
+    """Add typos and the like to a share (0 to 1) of the characters of UTF-8 lines, see with_noise.
+
+    letters: from which typos are drawn. The noise depends on seed, line number and text alone.
+    """
     keys = row_keys(np.uint64(seed), np.arange(len(lines)))
     return [
         with_noise(line, share, letters, 2 * len(line), key)

@@ -41,11 +41,12 @@ _WORD = re.compile(rf"(?<![{_LATIN}_])[A-Z0-9\u00c0-\u00de][{_LATIN}]*+(?:[.,:'â
 
 
 class SentinelAugmenter:
-    """Replaces spans that both sides of a training pair share by sentinels, bytes that stand for
-    them, anew for each epoch; the spans of the whole corpus are found once, at the start."""
+    """Replaces spans that both sides of a training pair share, such as tags, by sentinels: bytes
+    from 0xF5 to 0xFC that a model learns to copy. The spans of the whole corpus are found once, at
+    the start; sentinels are drawn anew for each epoch."""
 
     def __init__(self, corpus: ParallelCorpus, share: float) -> None:
-        """share: of the pairs, in which names and numbers become sentinels, too."""
+        """share: of the pairs, 0 to 1, in which some names and numbers become sentinels, too."""
         self._corpus, self._share = corpus, share
         self._shared: dict[int, SharedSpans] = {}
         for k in range(len(corpus)):
@@ -54,8 +55,8 @@ class SentinelAugmenter:
                 self._shared[k] = shared
 
     def corpus(self, key: int) -> ParallelCorpus:
-        """Return the corpus with sentinels in its pairs, drawn anew for each key; a pair's changes
-        depend on the key and on the pair's index alone."""
+        """Return the corpus with sentinels in its pairs. key: random seed of an epoch; the changes
+        of a pair depend on it and on the pair's index alone."""
         corpus = self._corpus
         keys = row_keys(np.uint64(key), np.arange(len(corpus)))
         with_words = keys >> HALF < chance_threshold(self._share)
@@ -78,11 +79,11 @@ class SentinelAugmenter:
 
 
 def find_shared(source: str, target: str) -> SharedSpans:
-    """Find the kept spans (tags, numbers, addresses, â€¦) whose text is the same in source and
-    target; return their places (in the source, in the target), in the source's order, at most
-    N_SENTINELS.
+    """Return the places of tags, numbers, addresses and the like whose text is the same in source
+    and target: pairs of Spans (in the source, in the target), in the source's order.
 
-    Spans that touch are compared as one first, then each by itself.
+    A Span is (begin, end) in characters. There are at most N_SENTINELS (8). Spans that touch are
+    compared as one first, then each by itself.
     """
     source_spans = find_spans(source)
     if not source_spans:
@@ -112,12 +113,12 @@ def _match_equal_spans(
 def with_sentinels(
     source: str, target: str, shared: SharedSpans, with_words: bool, below: Below
 ) -> tuple[bytes, bytes]:
-    """Replace each shared span of a pair by a sentinel, drawn at random, the same one on both
-    sides; return both texts as UTF-8, in which sentinels are the bytes 0xF5 to 0xFC.
+    """Replace each shared span of a pair by a sentinel, a random byte from 0xF5 to 0xFC, the same
+    one on both sides; return (source, target) in UTF-8 with these bytes.
 
-    shared: from find_shared, or none of them for a pair that keeps its spans as plain text.
-    with_words: whether names and numbers outside of all spans of both sides get sentinels, too.
-    below(n): draws a number from 0 to n - 1.
+    shared: places of the spans, from find_shared; empty for a pair that keeps them as plain text.
+    with_words: whether some names and numbers outside of tags, addresses and the like become
+    sentinels, or get one before and after them, too. below(n): draws an integer from 0 to n - 1.
     """
     numbers = list(range(N_SENTINELS))
     for i in range(N_SENTINELS - 1):  # Fisher and Yates' shuffle

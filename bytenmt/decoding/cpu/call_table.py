@@ -14,12 +14,15 @@ import numpy.typing as npt
 
 from bytenmt.decoding.search.record_fields import Field, fields
 
-Table = npt.NDArray[np.int64]
+Table = npt.NDArray[np.int64]  # a record as numbers, see table_of
 
 
 @cache
 def n_slots(field: Field) -> int:
-    """Return how many integers of a table a field takes."""
+    """Return how many int64 numbers a record's field takes in a table that table_of returns.
+
+    A number takes 1, an array 1 + its number of axes, an inner record the sum of its fields.
+    """
     if field.is_record:
         return sum(map(n_slots, fields(field.kind)))
     return 1 + len(field.shape)
@@ -53,14 +56,14 @@ def _numbers(field: Field, value: Any) -> list[int]:
 
 
 class TableCache:
-    """Makes the tables of calls, and remembers those of the fields that calls have in common."""
+    """Converts records to tables as table_of does, but converts unchanged fields only once."""
 
     def __init__(self) -> None:
         self._tables: dict[str, tuple[Any, Table]] = {}  # a value and its table, by field
 
     def table_of(self, call: Any) -> Table:
-        """Return the table of a record. Fields that are the same as in the call before are not read
-        again."""
+        """Return a record as int64 numbers, as the function table_of does. A field that holds the
+        same object as in the previous call is not converted again."""
         parts = []
         kind: Any = type(call)
         for field, value in zip(fields(kind), call, strict=True):

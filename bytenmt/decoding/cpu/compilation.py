@@ -22,10 +22,11 @@ N_FUNCTIONS = 160  # approximate number of functions that are compiled
 
 
 def compile_once(function: object, signature: str, reporter: Reporter) -> None:
-    """Load the machine code of a function of jit.njit from disk, or compile it and store it there.
+    """Load the machine code of a function from disk, or compile it and store it there.
 
-    A second call does nothing. While a function is compiled, a progress bar is shown, and other
-    processes wait for a lock. signature: the types of its arguments, as Numba writes them.
+    A second call does nothing. function: decorated with jit.njit or njit_borrowing. signature: the
+    types of its arguments as Numba writes them, such as "(int64,)". reporter: gets messages and a
+    progress bar while the function is compiled; other processes wait for a lock meanwhile.
     """
     dispatcher: Any = function
     if dispatcher.signatures:

@@ -13,11 +13,12 @@ from bytenmt.decoding.interface import Request, SearchOptions
 
 
 class NumbaEngine(Engine):
-    """An engine for the CPU; several models form an ensemble.
+    """Decodes up to `capacity` sentences side by side on the CPU, each in a slot of the batch.
 
     The hypotheses of a sentence have the same bits whatever is decoded beside it, on any number of
     threads.
-    packed: the models, of any architectures. threads: how many decode at most.
+    packed: the models, of any architectures; several form an ensemble. options: of the search, such
+    as the beam size. threads: how many decode at most.
     """
 
     def __init__(
@@ -28,7 +29,8 @@ class NumbaEngine(Engine):
         self._team = ThreadTeam(threads)
 
     def admit(self, requests: list[Request]) -> list[int]:
-        """Encode sources and put them into free slots; return their handles. See Engine."""
+        """Encode new sentences and put each into a free slot; return a handle (a number) for each,
+        in their order. Raises ValueError if there are not enough free slots."""
         handles, slots = self.take_slots(requests)
         if not requests:
             return handles
@@ -38,7 +40,7 @@ class NumbaEngine(Engine):
         return handles
 
     def advance(self, n_steps: int) -> None:
-        """Execute n_steps decode steps of all sentences that are not done. See Engine."""
+        """Execute n_steps decode steps; each adds a byte to every unfinished hypothesis."""
         call_steps = n_steps if len(self._models) == 1 else 1  # those of an ensemble take turns
         for _ in range(0, n_steps, call_steps):
             for which, model in enumerate(self._models):

@@ -23,11 +23,11 @@ from bytenmt.decoding.search.beam_search import choose_bytes
 from bytenmt.decoding.search.record_fields import Field, fields
 from bytenmt.jit import njit_borrowing
 
-SLOT_BYTES = 8
+SLOT_BYTES = 8  # of a number of the table
 
 
 def numba_type(field: Field) -> Any:
-    """Return Numba's type of a field of a record."""
+    """Return the Numba type of a record's field: of a number, an array or an inner record."""
     if field.is_record:
         return record_type(field.kind)
     if field.shape:
@@ -36,7 +36,7 @@ def numba_type(field: Field) -> Any:
 
 
 def record_type(record_class: type) -> Any:
-    """Return Numba's type of a record."""
+    """Return the Numba type of a record class, a NamedTuple whose fields have annotations."""
     named_tuple: Any = types.NamedTuple  # has no types
     return named_tuple([numba_type(field) for field in fields(record_class)], record_class)
 
@@ -103,12 +103,18 @@ _read_search_call = record_reader(SearchCall)
 
 @njit_borrowing
 def run_engine(table: Address) -> None:
-    """Call interpreter.run with the EngineCall at an address."""
+    """Execute decode steps of a model, or its encoder, as an EngineCall describes it.
+
+    table: address of the EngineCall as int64 numbers (see table_of). Results go to its arrays.
+    """
     run(_read_engine_call(table))
 
 
 @njit_borrowing
 def run_search(table: Address) -> None:
-    """Call beam_search.choose_bytes with the fields of the SearchCall at an address."""
+    """Choose the next byte of every beam: one step of the search, as a SearchCall describes it.
+
+    table: address of the SearchCall as int64 numbers (see table_of). Results go to its arrays.
+    """
     call = _read_search_call(table)
     choose_bytes(call.search, call.params)

@@ -47,11 +47,12 @@ from bytenmt.program.instructions import LinearBase, Op, RowKind
 
 @compiled
 def run(call: EngineCall) -> None:
-    """Execute the decode steps of a call, or fewer if all sentences end, or its encoder.
+    """Execute call.n_steps decode steps of one model, or once its encoder if n_steps is 0.
 
-    A step executes the program, stores the logits in `search` and, for the last model of an
-    ensemble, chooses the next bytes (or scores those of fixed texts). All threads of call.ctx must
-    call it at once.
+    A step executes the program (the model as a table of instructions), stores the logits in
+    call.search and, for the last model of an ensemble, chooses the next bytes (or scores those of
+    fixed texts). Steps end early when all sentences have ended. The call.ctx.n_threads threads must
+    call it at once, each with its own ctx.
     """
     model = call.model
     rows = call.rows
@@ -85,7 +86,11 @@ def run(call: EngineCall) -> None:
 
 @compiled
 def store_logits(logits: Ints, rows: Rows, search: SearchState, which: int) -> None:
-    """Copy the logits of all rows of a pass from their register to search.logits[which]."""
+    """Copy the logits of all rows of a decode step from their register to search.logits[which].
+
+    logits (3,): the register's start, stride and column in the workspace of `rows`, in floats per
+    row (see program.Register). which: the model's number in the ensemble.
+    """
     first = register_address(rows, logits[0], logits[2])
     for row in range(search.n_rows[0]):
         target = search.logits[which, row]
@@ -109,11 +114,11 @@ def choose_or_score(search: SearchState, params: SearchParams) -> None:
 
 @compiled
 def execute(call: EngineCall, n_all: int, n_columns: int) -> None:
-    """Execute a program over the first n_all rows; all threads of call.ctx call it.
+    """Execute call.program for the first n_all rows of call.rows; all threads call it at once.
 
-    n_columns: rows of each text; in an encoder, of the longest. A serial part of the program, whose
-    rows depend on each other, is executed for the first row of all texts, then for the second, and
-    so on.
+    A row is a byte that is read. n_columns: rows of each text; in an encoder, of the longest. A
+    serial part of the program (a recurrence), in which a row depends on the row before it in its
+    text, is executed for the first row of all texts, then for the second, and so on.
     """
     program = call.program
     rows = call.rows
@@ -152,8 +157,8 @@ def execute(call: EngineCall, n_all: int, n_columns: int) -> None:
 def select_rows(row_kind: int, rows: Rows, n_all: int, n_columns: int, column: int) -> RowSelection:
     """Return the rows for which an instruction is executed.
 
-    row_kind: see RowKind. n_all, n_columns: see execute. column: the current row of each text in a
-    serial part.
+    row_kind: a RowKind: all n_all rows, one row for each sentence, or (SERIAL) row number `column`
+    of each text. n_columns: rows of each text; in an encoder, of the longest.
     """
     if row_kind == RowKind.SENTENCES:
         return RowSelection(len(rows.slot), 0, 1)
@@ -178,10 +183,11 @@ def execute_instruction(  # noqa: C901 (the dispatch by opcode)
     selection: RowSelection,
     layer: int,
 ) -> None:
-    """Execute this thread's share of an instruction, `code`, for the selected rows.
+    """Execute this thread's share of an instruction for the selected rows.
 
-    step (p,), parent (p, beams): of the search, see SearchState. layer: the attention instructions
-    before this one.
+    code (fields,): the instruction, see program.instructions.Field. step (slots,): bytes chosen so
+    far. parent (slots, beams): the beam that each beam continues. forced: receives the attention
+    weights if they are recorded. layer: number of attention instructions before this one.
     """
     op = code[OP]
     d_bytes = 4 * selection.every * code[D_STRIDE]  # from one of these rows to the next
@@ -230,9 +236,10 @@ def execute_linear(
     a: Address,
     a_stride: int,
 ) -> None:
-    """Execute Op.LINEAR for n_rows rows; each thread computes a range of the outputs.
+    """Set d = W a, W a + bias or d + W a for n_rows rows; each thread computes some of the outputs.
 
-    d, a: registers of the first row, whose rows are d_stride and a_stride floats apart.
+    code (fields,): an instruction Op.LINEAR, which says where W and bias are in model.weights.
+    d, a: addresses of the first row, whose rows are d_stride and a_stride floats apart.
     """
     base = 0
     base_stride = 0

@@ -26,18 +26,18 @@ from bytenmt.kernel_sources import PACKAGE, byte_digest, engine_files, syntax_di
 from bytenmt.reporter import SILENT, Reporter
 
 VARIABLE = "BYTENMT_KERNELS"  # of the environment: "jit", or the name of a family
-JIT = "jit"
-OBJECTS = Path(__file__).parent / "objects"
-MANIFEST = "manifest.json"
+JIT = "jit"  # stands for kernels that Numba compiles on this machine
+OBJECTS = Path(__file__).parent / "objects"  # the folder of shared libraries, one a family
+MANIFEST = "manifest.json"  # in OBJECTS, see read_manifest
 CPU_INFO = Path("/proc/cpuinfo")
 
 
 class KernelFamily(NamedTuple):
-    """Processors that execute the same machine code; see COMPILERS of tools/build_kernels.py."""
+    """A family of processors, for which the package has one shared library of machine code."""
 
     name: str
     cpu_flags: frozenset[str]  # Linux's names of the features that a processor needs
-    has_int8_products: bool  # whether it multiplies bytes: see microkernels.NATIVE_INT8
+    has_int8_products: bool  # whether they have an instruction for dot products of bytes (VNNI)
 
 
 _AVX2 = {"abm", "avx", "avx2", "bmi1", "bmi2", "cx16", "f16c", "fma", "movbe", "popcnt"}
@@ -51,12 +51,12 @@ FAMILIES = (
 
 
 class Kernels(NamedTuple):
-    """Machine code that is loaded, and what depends on its processors."""
+    """The two functions of the CPU engine in machine code, and the processors they are made for."""
 
     family: str  # the name of a KernelFamily, or JIT
     has_int8_products: bool  # see KernelFamily
     run_engine: Callable[[int], object]  # called with the address of the table of an EngineCall
-    run_search: Callable[[int], object]  # called with that of a SearchCall
+    run_search: Callable[[int], object]  # called with the address of the table of a SearchCall
 
 
 def load_engine(reporter: Reporter = SILENT) -> Kernels:
@@ -71,7 +71,7 @@ def load_engine(reporter: Reporter = SILENT) -> Kernels:
 
 
 def load_search(reporter: Reporter = SILENT) -> Kernels:
-    """Do as load_engine, but with run_search ready to be called."""
+    """Return this processor's machine code with run_search ready to be called; see load_engine."""
     kernels = choose_kernels()
     _prepare(kernels.run_search, reporter)
     return kernels
@@ -86,14 +86,18 @@ def _prepare(function: Callable[[int], object], reporter: Reporter) -> None:
 
 
 def search_step(search: SearchState, params: SearchParams) -> None:
-    """Choose the next byte of every beam by search.log_p: see beam_search.choose_bytes."""
+    """Choose the next byte of every beam by search.log_p: one step of the search, in place."""
     table = table_of(SearchCall(search, params))
     load_search().run_search(table.ctypes.data)
 
 
 @cache
 def choose_kernels() -> Kernels:
-    """Return the machine code for this processor; in that of Numba nothing is compiled yet."""
+    """Return the machine code for this processor: an object of the package, or else Numba's.
+
+    The environment variable BYTENMT_KERNELS can choose one. Numba has compiled nothing yet. Raises
+    BytenmtError for an unknown value of the variable, or where neither is available.
+    """
     choice = os.environ.get(VARIABLE, "")
     names = [family.name for family in FAMILIES]
     if choice not in ("", JIT, *names):
@@ -117,9 +121,9 @@ def choose_kernels() -> Kernels:
 
 
 def usable_families(choice: str) -> list[KernelFamily]:
-    """Return the families whose objects this machine can execute, the best first.
+    """Return the families of processors whose machine code can be used here, the best first.
 
-    choice: the name of the one that is forced, or "".
+    choice: the name of a family to return alone, unchecked; "" to check this machine's processor.
     """
     if choice:
         return [family for family in FAMILIES if family.name == choice]
@@ -130,7 +134,7 @@ def usable_families(choice: str) -> list[KernelFamily]:
 
 
 def cpu_flags() -> frozenset[str]:
-    """Return the features of this machine's processor, by Linux's names."""
+    """Return the features of this machine's processor by Linux's names, such as "avx2"."""
     with CPU_INFO.open() as lines:
         for line in lines:
             if line.startswith("flags"):
@@ -139,7 +143,7 @@ def cpu_flags() -> frozenset[str]:
 
 
 def open_object(family: KernelFamily) -> Kernels:
-    """Load the object of a family.
+    """Load the object (shared library) of a family of processors, and return its functions.
 
     Raises OSError, ValueError, KeyError or AttributeError where it is not there, is not the one
     that was built, or cannot be loaded.
@@ -164,7 +168,8 @@ def _check_status(status: int, *_: object) -> None:
 
 
 def jit_kernels() -> Kernels:
-    """Return the functions that Numba compiles. Raises ModuleNotFoundError without Numba."""
+    """Return the engine's functions, which Numba compiles at their first call. Raises
+    ModuleNotFoundError without Numba."""
     from bytenmt.decoding.cpu.entry import run_engine, run_search
     from bytenmt.decoding.cpu.kernels.microkernels import NATIVE_INT8
 
@@ -172,15 +177,18 @@ def jit_kernels() -> Kernels:
 
 
 def read_manifest() -> dict[str, Any]:
-    """Return what tools/build_kernels.py has written about the objects."""
+    """Return the description of the objects (shared libraries) that their build has written.
+
+    "objects": file name and SHA-256 by family; "syntax", "bytes": digests of the kernels' source.
+    """
     manifest: dict[str, Any] = json.loads((OBJECTS / MANIFEST).read_text(encoding="utf-8"))
     return manifest
 
 
 def has_stale_objects() -> bool:
-    """Return whether this is a checkout whose kernels differ from those of the objects.
+    """Return whether kernels have been edited since the objects (shared libraries) were built.
 
-    Comments and docstrings make no difference.
+    False outside a checkout. Comments and docstrings make no difference.
     """
     if not (PACKAGE.parent / "pyproject.toml").is_file():
         return False

@@ -23,9 +23,11 @@ _CHECKED = set[ModelSection]()  # the models that _check_programs has compared i
 def load_numba(
     stored: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter
 ) -> EngineFunctions:
-    """Load models for the numba engine, each in its file's precision unless spec has another.
+    """Load models for the numba engine; return functions that make engines and scorers of them.
 
-    stored: file and contents of each model.
+    stored: file and contents of each model. spec: threads, and the precision of the matrices (that
+    of each file if AUTO). reporter: gets the progress where kernels are compiled. Raises
+    BytenmtError where there are no kernels, or a program differs from its PyTorch module.
     """
 
     def pack(number: int, precision: str) -> PackedModel:

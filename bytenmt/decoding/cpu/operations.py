@@ -57,17 +57,17 @@ from bytenmt.ngram_hash import N_BYTES, WORD_ORDER
 from bytenmt.program.instructions import Op
 
 EPSILON = 1e-5  # PyTorch's default for layer norms
-ROW_BITS_MASK = FOLD_CASE - 1  # of the bits of a row number in the operand of Op.NGRAMS
+ROW_BITS_MASK = FOLD_CASE - 1  # in k of Op.NGRAMS: the bits that hold log2 of a table's rows
 
 
 @inlined
 def execute_row_op(  # noqa: C901 (the dispatch by opcode)
     code: Ints, model: ModelBuffers, rows: Rows, row: int, d: Address, a: Address, b: Address
 ) -> None:
-    """Execute an instruction before Op.RING, which depends on neither sentences nor states, for one
-    row.
+    """Execute, for one row, an instruction that depends on neither sentences nor states.
 
-    d, a, b: the row's destination and sources.
+    Those are the operations before Op.RING, such as an embedding or a layer norm. code (fields,):
+    the instruction. row: index in `rows`. d, a, b: addresses of the row's destination and sources.
     """
     op = code[OP]
     n = code[N]
@@ -111,10 +111,10 @@ def add_ngrams(
 ) -> None:
     """Add the embeddings of the n-grams that end with a byte to d (n,); see layers/ngram_tables.py.
 
-    tables: the first table. word, prefix: the last eight bytes read and the hash of the word so
-    far, uint64, see ngram_hash.py. orders: bit i is set if there is a table of i-grams. k: log2 of
-    a table's rows, FOLD_CASE to ignore case, and from bit WORD_BITS on log2 of the rows of a table
-    of words, or 0.
+    tables: address of the first table; the others follow it. word, prefix: the last eight bytes
+    read and the hash of the word so far, uint64, see ngram_hash.py. orders: bit i is set if there
+    is a table of i-grams. k: log2 of a table's rows in the low 6 bits, FOLD_CASE to ignore case,
+    and from bit WORD_BITS on log2 of the rows of a table of words, or 0.
     """
     n_bits = k & ROW_BITS_MASK
     word_bits = k >> WORD_BITS
@@ -145,9 +145,11 @@ def execute_step_op(  # noqa: C901 (the dispatch by opcode)
     a: Address,
     b: Address,
 ) -> None:
-    """Execute an instruction that only decoder steps have, Op.RING to PREDICT_CENTRE, for one row.
+    """Execute, for one row, an instruction on states or attention, which only decoder steps have.
 
-    step, parent: of the search, see SearchState. d, a, b: the row's destination and sources.
+    Those are Op.RING to PREDICT_CENTRE. code (fields,): the instruction. step (slots,): bytes
+    chosen so far. parent (slots, beams): the beam that each beam continues. row: index in `rows`.
+    d, a, b: addresses of the row's destination and sources.
     """
     op = code[OP]
     n = code[N]
@@ -189,7 +191,9 @@ def execute_source_op(
     """Execute a KEEP instruction: copy a row of the encoder's results to the decoder's memory or
     first state.
 
-    source: the row's register, which KEEP_EXPONENTIAL overwrites. scratch: see store_column.
+    code (fields,): the instruction. row: index of a source byte in `rows`, or of a sentence.
+    source: address of the row's results, which KEEP_EXPONENTIAL overwrites. scratch: address of
+    temporary memory, where a vector is rounded to int8.
     """
     op = code[OP]
     n = code[N]

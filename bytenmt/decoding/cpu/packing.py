@@ -23,7 +23,7 @@ Tensors = Mapping[str, Array]  # a model's weights by the names of its parameter
 class PackedModel(NamedTuple):
     """A model in the form that the CPU engine executes."""
 
-    program: ModelProgram  # its instructions and sizes
+    program: ModelProgram  # the model as lists of instructions, and sizes
     weights: Bytes  # all of them, aligned to a cache line
     precision: str  # of the matrices among them, "fp32" or "int8"
 
@@ -31,8 +31,8 @@ class PackedModel(NamedTuple):
 def pack_model(tensors: Tensors, config: ModelSection, precision: str) -> PackedModel:
     """Return a model packed for the CPU engine.
 
-    tensors: its float32 weights by parameter name, see parameters.parameter_shapes. precision: of
-    the matrices, "fp32" or "int8". Raises ValueError where the architecture has no program.
+    tensors: its float32 weights by parameter name. config: its architecture and sizes. precision:
+    of the matrices, "fp32" or "int8". Raises ValueError where the architecture has no program.
     """
     write_program = of_config(config).write_program
     if write_program is None:

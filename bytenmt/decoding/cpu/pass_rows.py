@@ -16,7 +16,7 @@ from bytenmt.decoding.search.state import RUNNING, SearchState
 from bytenmt.jit import compiled, inlined
 from bytenmt.ngram_hash import START
 
-BYTE_BITS = np.uint64(8)
+BYTE_BITS = np.uint64(8)  # bits of a byte
 # The word and the prefix hash of a text of which nothing has been read.
 START_WORD = np.uint64(START)
 NO_PREFIX = np.uint64(0)
@@ -24,10 +24,10 @@ NO_PREFIX = np.uint64(0)
 
 @compiled
 def begin_pass(model: ModelBuffers, rows: Rows, search: SearchState) -> None:
-    """Fill `rows` with the bytes that the running sentences read in the next pass.
+    """Fill `rows` with the bytes that the decoder reads next in all running sentences.
 
-    Also sets search.row_slot, n_rows and word and, with several beams, updates the ancestors of
-    ring buffers.
+    Each sentence has a row for every beam, or for several bytes of its fixed text. Also sets
+    search.row_slot, n_rows and word and, with several beams, updates model.ancestors.
     """
     n_beams = search.last.shape[1]
     row = 0
@@ -48,9 +48,10 @@ def begin_pass(model: ModelBuffers, rows: Rows, search: SearchState) -> None:
 def fill_row(rows: Rows, search: SearchState, row: int, slot: int, beam: int, column: int) -> None:
     """Set the fields of a row of a decode step: slot, beam, the byte that it reads, its position.
 
-    column: 0 for the byte that the beam took last, k for the k-th byte after it of a forced text;
-    the row before must hold column k - 1. If the program has n-gram tables, it also sets rows.word,
-    the last bytes read and the hash of the word they end in, and for column 0 search.word.
+    row: index in `rows`. slot: the sentence's place in the batch. beam: the hypothesis. column: 0
+    for the byte that the beam took last, k for the k-th byte after it of a fixed text; the row
+    before must hold column k - 1. If the program has n-gram tables, it also sets rows.word, the
+    last bytes read and the hash of the word they end in, and for column 0 search.word.
     """
     forced = search.forced
     rows.owner[row] = slot
@@ -72,7 +73,10 @@ def fill_row(rows: Rows, search: SearchState, row: int, slot: int, beam: int, co
 
 @compiled
 def read_source_bytes(rows: Rows) -> None:
-    """Set the words of an encoder's rows, whose bytes are there already."""
+    """Set rows.word of an encoder's rows from their bytes, rows.ids; n-gram tables read it.
+
+    Each row gets the last eight bytes of its source up to its own, and their prefix hash.
+    """
     for row in range(len(rows.word)):
         column = rows.position[row]
         if column == 0:
@@ -85,7 +89,10 @@ def read_source_bytes(rows: Rows) -> None:
 
 @compiled
 def read_byte(rows: Rows, row: int, before: Any) -> None:
-    """Set the word of a row from that before its byte, (2,) uint64: see Rows."""
+    """Set rows.word[row] to a copy of `before` to which the row's byte, rows.ids[row], is appended.
+
+    before (2,) uint64: the last eight bytes of the text before that byte, and their prefix hash.
+    """
     for k in range(2):
         rows.word[row, k] = before[k]
     append_byte(rows.word[row], rows.ids[row])
@@ -93,8 +100,11 @@ def read_byte(rows: Rows, row: int, before: Any) -> None:
 
 @compiled
 def append_byte(word: Any, byte: int) -> None:
-    """Append a byte to word (2,) uint64, which holds the last eight bytes of a text and its prefix
-    hash."""
+    """Append a byte to word (2,) uint64, in place.
+
+    word[0]: the last eight bytes of a text, the latest lowest. word[1]: the prefix hash, that of
+    the letters and digits in which the text ends; see ngram_hash.py.
+    """
     hashed = without_form(np.uint64(byte))
     word[0] = (word[0] << BYTE_BITS) | hashed
     word[1] = extend_prefix(word[1], hashed)
@@ -102,11 +112,10 @@ def append_byte(word: Any, byte: int) -> None:
 
 @inlined
 def n_columns_of(search: SearchState, slot: int) -> int:
-    """Return how many bytes of a sentence a pass reads for each beam: one, or several of a forced
-    text.
+    """Return how many bytes of a slot's sentence the next pass reads for each beam.
 
-    The first one is the last byte of the pass before. The last byte of a text is predicted but not
-    read.
+    That is one in a search, and up to forced.max_columns of a fixed text that is scored. The first
+    one is the last byte of the pass before. The last byte of a text is predicted but not read.
     """
     forced = search.forced
     if len(forced.n_text) == 0:

@@ -16,18 +16,19 @@ from bytenmt.decoding.search.state import Bytes, Ints, SearchParams, SearchState
 Address = int  # of numbers in memory, float32 if nothing else is said
 
 N_COUNTERS = 16  # int64 numbers of a barrier, initially zero: two cache lines, one a counter
-ABORTED = 9  # index of one: not 0 if a thread has failed and the others must not wait for it
+ABORTED = 9  # index of a counter: not 0 if a thread has failed, and others must not wait for it
 
-# Kinds of memory items. FLAT: columns of numbers, one after another. KEYS and VALUES: a matrix of
-# int8 panels (panels.py), whose outputs are the columns for keys, and whose inputs are the columns
-# for values. There is room for whole panels, and the scales of the columns follow them.
+# Kinds of items of the encoder's memory, see ModelBuffers. FLAT: columns of float32 numbers, one
+# after another. KEYS and VALUES: a matrix of int8 panels (panels.py), whose outputs are the columns
+# for keys, and whose inputs are the columns for values. There is room for whole panels, and the
+# scales of the columns follow them.
 FLAT = 0
 KEYS = 1
 VALUES = 2
 
 
 class ThreadContext(NamedTuple):
-    """The view of one of the threads that execute a compiled call together."""
+    """One of the threads that execute a compiled call together: its number and its memory."""
 
     thread: int  # its number, from 0
     n_threads: int
@@ -45,10 +46,10 @@ class ModelBuffers(NamedTuple):
     """
 
     weights: Address
-    precision: int  # its code, see panels.py
+    precision: int  # of the matrices, as an index in PRECISIONS: 0 is fp32, 1 int8
     n_rows: int  # slots * beams
     hidden: Address  # the states, in two banks that are read and written in turn
-    past: Address  # the ring buffers
+    past: Address  # the ring buffers: the last inputs (columns) of each causal convolution
     memory: Address  # of the encoder
     item_floats: int  # floats of one column of all items of the memory
     # Offset in floats per row, and width, of each recurrent state.
@@ -73,7 +74,7 @@ class Rows(NamedTuple):
     """The rows of a call, each of which reads a byte: the beams of a decoder step, or all bytes of
     some sources (sentences)."""
 
-    space: Address  # of the registers
+    space: Address  # of the registers, the program's vectors: the workspace
     capacity: int  # rows for which there is room
     ids: Annotated[Bytes, "rows"]  # the byte that each row reads
     # That byte and the seven before it, the newest lowest, and the prefix hash, see ngram_hash.py;
@@ -91,11 +92,11 @@ class Rows(NamedTuple):
 
 
 class EngineCall(NamedTuple):
-    """The arguments of interpreter.run.
+    """The arguments of a call of compiled code: decode steps of one model, or its encoder.
 
-    With n_steps > 0, `program` is a decoder's: that many decode steps of one model are executed for
-    all running sentences. With n_steps = 0 it is an encoder's: it is executed once, over the
-    sources in `rows`, into which the caller has written every byte.
+    With n_steps > 0, `program` (a table of instructions) is the decoder's: that many decode steps
+    are executed for all running sentences. With n_steps = 0 it is the encoder's: it is executed
+    once, over the sources in `rows`, into which the caller has written every byte.
     """
 
     program: Annotated[Ints, "instructions fields"]
@@ -111,7 +112,7 @@ class EngineCall(NamedTuple):
 
 
 class SearchCall(NamedTuple):
-    """The arguments of beam_search.choose_bytes."""
+    """The arguments of a compiled step of the search, which chooses the next byte of every beam."""
 
     search: SearchState
     params: SearchParams

@@ -19,7 +19,7 @@ from bytenmt.formality import Form, with_form
 from bytenmt.ngram_hash import START
 from bytenmt.utf8 import BOS
 
-MAX_PASSES = 16  # per call
+MAX_PASSES = 16  # decode steps per call of compiled code
 # Bytes of texts, or attention weights, held at once, unless a single text has more.
 MAX_HELD_VALUES = 1 << 24
 
@@ -120,14 +120,17 @@ class _TextBatch:
 
 
 class CpuStream:
-    """A scorer.Stream on the CPU: scores a text without a source as it arrives."""
+    """A scorer.Stream on the CPU: scores a text without a source as it arrives.
+
+    packed: language models; several form an ensemble. team: the threads that compute.
+    """
 
     def __init__(self, packed: Sequence[PackedModel], team: ThreadTeam) -> None:
         self._batch = _TextBatch(packed, 1, _shape(packed)[1], team)
         self._batch.start_texts([None])
 
     def read(self, data: bytes) -> TextScores:
-        """Return the scores of the text's next bytes; see scorer.Stream."""
+        """Return log-probability and rank of each of the next bytes, given all earlier bytes."""
         self._batch.make_room(len(data))
         self._batch.read(0, data)
         self._batch.run()
@@ -137,7 +140,8 @@ class CpuStream:
 class CpuScorer:
     """A scorer.Scorer on the CPU: scores fixed texts by packed models; several form an ensemble.
 
-    The scores of a text have the same bits whatever is read beside it, on any number of threads.
+    The scores of a text have the same bits whatever is read beside it, and however many threads (at
+    most `threads`) compute them.
     """
 
     def __init__(self, packed: Sequence[PackedModel], threads: int = 1) -> None:
@@ -151,7 +155,11 @@ class CpuScorer:
     def score_texts(
         self, sources: Sequence[bytes] | None, texts: Sequence[bytes], formality: Form | None = None
     ) -> list[TextScores]:
-        """Return log-probability and rank of each text's bytes; see scorer.Scorer."""
+        """Return log-probability and rank of every byte of each text, in their order.
+
+        texts: none empty. sources: the source of each; None for language models. formality: the
+        form of address that the sources ask for; None for none.
+        """
         if sources is not None:
             sources = [with_form(source, formality) for source in sources]
         all_scores: dict[int, TextScores] = {}
@@ -162,7 +170,11 @@ class CpuScorer:
     def attention_weights(
         self, pairs: Sequence[tuple[bytes, bytes]], formality: Form | None = None
     ) -> list[dict[int, Weights]]:
-        """Return weights (bytes of text, bytes of source + 1) of each pair; see scorer.Scorer."""
+        """Return the attention weights of each pair (source, text), by decoder layer from 1.
+
+        Weights (bytes of text, bytes of source + 1) are float32; the last column is the source's
+        EOS. Only for one model. formality: see score_texts; its byte has no column.
+        """
         (packed,) = self._packed
         program = packed.program
         sources = [with_form(source, formality) for source, _ in pairs]

@@ -68,12 +68,12 @@ def record_attention(
     layer: int,
     centre: Address,
 ) -> None:
-    """Store the attention weights of a row in forced.attention. Its instruction, `code`, has just
-    left them in the scratch memory.
+    """Store the attention weights of a row of a fixed text in forced.attention.
 
-    step: see SearchState. layer: the instruction's number among the attention instructions.
-    centre: of its window. Weights that were multiplied by the square root of the source length are
-    divided by it here.
+    Its attention instruction, code (fields,), has just left them in ctx.scratch. step (slots,):
+    bytes read before this pass. row: index in `rows`. layer: the instruction's number among the
+    attention instructions. centre: address of the middle of local attention's window. Weights that
+    were multiplied by the square root of the source length are divided by it here.
     """
     slot = rows.owner[row]
     bound = 0

@@ -47,7 +47,7 @@ class ModelSession:
     def __init__(
         self, packed: PackedModel, n_slots: int, beam: int, n_threads: int, n_columns: int = 1
     ) -> None:
-        """n_columns: bytes of a text that a pass reads at most."""
+        """beam: hypotheses of a sentence. n_columns: bytes of a text that a pass reads at most."""
         program = packed.program
         self._kernels = load_engine()
         self._tables = TableCache()
@@ -121,8 +121,9 @@ class ModelSession:
         """Execute n_passes decode steps of all running sentences; all threads of a ThreadTeam call
         it.
 
-        which: the model's number in the ensemble. thread: the number of the calling one of
-        n_threads threads, from 0. barrier: the counters by which they wait for each other.
+        search: the sentences, updated in place. params: the options of the search. which: the
+        model's number in the ensemble. thread: the number of the calling one of n_threads threads,
+        from 0. barrier: the counters by which they wait for each other.
         """
         ctx = self._thread_context(thread, n_threads, barrier)
         program = self._program.step.instructions
@@ -134,8 +135,8 @@ class ModelSession:
     def prepare(self, sources: Sequence[bytes | None], slots: Sequence[int]) -> list[Rows]:
         """Make room for new sentences in the given slots, and reset their states.
 
-        sources: None of a language model. Returns records of rows, with each of which `encode` must
-        be called.
+        sources: without EOS; None in a language model. Returns groups of the sources as records of
+        rows (one a byte); `encode` must be called with each.
         """
         inputs = []
         for source, slot in zip(sources, slots, strict=True):
@@ -166,8 +167,10 @@ class ModelSession:
         n_threads: int,
         barrier: Barrier,
     ) -> None:
-        """Encode the sources of a record that `prepare` returned; all threads of a ThreadTeam call
-        it."""
+        """Encode a group of sources, rows, that `prepare` returned, into the memory of their slots.
+
+        All threads of a ThreadTeam call it. The other arguments are those of run_steps.
+        """
         ctx = self._thread_context(thread, n_threads, barrier)
         program = self._program.encode.instructions
         model = self._buffers()
@@ -284,10 +287,10 @@ def _item_kinds(packed: PackedModel, has_int8_products: bool) -> list[int]:
 
 
 def memory_column_floats(width: int, kind: int) -> int:
-    """Return how many float32 numbers a column of an item takes in the encoder memory.
+    """Return how many float32 numbers a vector of one source position takes in encoder memory.
 
-    width: numbers of the column. kind: FLAT (float32), KEYS or VALUES (both int8) of
-    decoder_memory.
+    width: numbers of the vector. kind: of its item (records.py): FLAT (float32), KEYS or VALUES
+    (int8, padded to whole panels, and a scale).
     """
     return width if kind == FLAT else padded(width) // 4 + 1
 

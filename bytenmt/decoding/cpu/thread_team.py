@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from bytenmt.decoding.cpu.records import ABORTED, N_COUNTERS
 
-Barrier = npt.NDArray[np.int64]  # the counters of kernels.barrier
+Barrier = npt.NDArray[np.int64]  # counters by which threads wait for each other
 # Called with the number of the thread, from 0, the number of threads, and their barrier.
 Task = Callable[[int, int, Barrier], None]
 
@@ -56,8 +56,10 @@ class ThreadTeam:
         self._run(task, self.size)
 
     def run_timed(self, task: Task) -> None:
-        """Do as `run` for one of many similar calls, whose times decide how many threads later ones
-        use."""
+        """Call task(thread, n_threads, barrier) on the team's threads, as `run` does, and time it.
+
+        Times of similar calls, such as decode steps, decide how many threads later ones use.
+        """
         if self.max_threads == 1:
             return self.run(task)
         turn = self._turn

@@ -35,20 +35,20 @@ Capture = Callable[[Callable[[], None]], Callable[[], None]]
 
 
 class CapturedPass(NamedTuple):
-    """A captured pass of the models, for sources of up to some length, with its buffers."""
+    """A decode step of all models, captured for sources up to some length, with its buffers."""
 
-    states: tuple[ModelState, ...]  # updated by replay
+    states: tuple[ModelState, ...]  # of each model, for all sentences; updated by replay
     inputs: PassInputs  # read by replay
-    log_p: Tensor  # written by replay: (slots, beams, 256), natural log-probabilities
-    replay: Callable[[], None]  # repeats the pass
+    log_p: Tensor  # written by replay: (sentences, beams, 256), natural log-probabilities
+    replay: Callable[[], None]  # executes the step once more
 
 
 class CudaGraphEngine(PyTorchEngine):
-    """An engine that decodes on a GPU by replaying a CUDA graph, in `capacity` fixed slots.
+    """An engine that decodes on a GPU by replaying a CUDA graph of a decode step.
 
-    models: preferably in bf16; their weights must not change. capture: turns a pass into a function
-    that repeats it; None for CUDA graphs. Tests pass one that runs on a CPU. For the others see
-    PyTorchEngine.
+    models: in evaluation mode on `device`, preferably in bf16; their weights must not change.
+    capacity: number of sentences in the fixed batch. capture: turns a function that executes a step
+    into one that repeats it; None: CudaCapture. Tests pass one that runs on a CPU.
     """
 
     def __init__(
@@ -127,10 +127,9 @@ class CudaGraphEngine(PyTorchEngine):
 
 
 class CudaCapture:
-    """Captures the work of a function on a GPU as a CUDA graph; returns a function to replay it.
+    """Captures the work of functions on a GPU as CUDA graphs; call it with a function.
 
-    All graphs share one memory pool for intermediate results. The function is called a few times
-    before.
+    All graphs share one memory pool for intermediate results. device: the GPU.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -138,7 +137,7 @@ class CudaCapture:
         self._pool: Any = None
 
     def __call__(self, step: Callable[[], None]) -> Callable[[], None]:
-        """Record a step in a CUDA graph and return a function that replays it."""
+        """Call `step` some times, record it in a CUDA graph, and return a function to replay it."""
         with torch.cuda.device(self._device):
             stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             stream.wait_stream(torch.cuda.current_stream())

@@ -32,10 +32,10 @@ from bytenmt.utf8 import N_IDS
 
 
 class PyTorchEngine(Engine):
-    """The common part of the engines in PyTorch; subclasses execute the models' pass.
+    """Base class of the engines in PyTorch, whose subclasses execute the forward pass of a step.
 
     models: in evaluation mode on `device`, in the precision in which they compute; several form an
-    ensemble, whose probabilities are averaged.
+    ensemble, whose probabilities are averaged. capacity: sentences that are decoded at once.
     """
 
     def __init__(
@@ -55,9 +55,10 @@ class PyTorchEngine(Engine):
 
     @torch.no_grad()
     def admit(self, requests: list[Request]) -> list[int]:
-        """Encode sources and put them into free slots; return their handles. See Engine.
+        """Encode the sources of at most room() requests, and put each into a free slot.
 
-        requests: in the life of an engine all have a source, or none.
+        Return a handle (a number that names the sentence) for each. In the life of an engine, all
+        requests have a source, or none has.
         """
         if not requests:
             return []
@@ -69,22 +70,23 @@ class PyTorchEngine(Engine):
 
     @torch.no_grad()
     def advance(self, n_steps: int) -> None:
-        """Execute n_steps passes and steps of the search, or fewer if all sentences end."""
+        """Execute n_steps decode steps, of a byte for every hypothesis, or fewer if all end."""
         for _ in range(n_steps):
             if not self.is_running(self._slots_of_rows).any():
                 return
             self._step()
 
     def is_running(self, slots: Sequence[int]) -> npt.NDArray[np.bool_]:
-        """Return for each of n slots whether its sentence is still being decoded: (n,) bool."""
+        """Return whether each of n slots, given by index, has an unfinished sentence: (n,) bool."""
         running: npt.NDArray[np.bool_] = self.state.state[list(slots)] == RUNNING
         return running
 
     def choose(self, slots: Sequence[int], log_p: npt.NDArray[Any]) -> None:
-        """Execute the step of the search after a pass: choose next bytes of running sentences.
+        """Execute the search's part of a decode step: choose the next byte of every beam.
 
-        slots: of the n sentences in the pass. log_p (n, b, 256): natural log-probabilities of the
-        next byte of each beam; those of sentences that are done are ignored.
+        slots: indices of the slots of the n sentences in the batch. log_p (n, b, 256): natural
+        log-probabilities of the next byte of each of a sentence's b beams. Sentences that are done
+        are skipped. The bytes, and the beams that they continue, are stored in `state`.
         """
         state = self.state
         beam = log_p.shape[1]
@@ -108,7 +110,7 @@ class PyTorchEngine(Engine):
 
 
 class TorchEngine(PyTorchEngine):
-    """An engine in plain PyTorch, on any device.
+    """An engine in plain PyTorch, on any device; its arguments are those of PyTorchEngine.
 
     Finished sentences leave the batch when they are a quarter of it, or when others are admitted.
     """
@@ -116,7 +118,10 @@ class TorchEngine(PyTorchEngine):
     _states: tuple[ModelState, ...] = ()
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Do what Engine.finished does, and shrink the batch if many sentences are done."""
+        """Return (handle, hypotheses, best first) of sentences done since the last call.
+
+        Like Engine.finished, but also shrinks the batch if a quarter of its sentences is done.
+        """
         finished = super().finished()
         if 4 * int((~self.is_running(self._slots_of_rows)).sum()) >= len(self._slots_of_rows):
             self._compact()

@@ -16,25 +16,25 @@ from bytenmt.utf8 import EOS, PAD
 
 
 class ModelState(NamedTuple):
-    """The trees of tensors of one model for n sentences with b beams each."""
+    """The tensors that one model keeps between steps, for n sentences with b beams each."""
 
-    memory: Any  # the encoded sources, n rows
-    state: Any  # of the decoder, n * b rows
+    memory: Any  # the encoded sources, nested tuples of tensors with n rows
+    state: Any  # the decoder's state, nested tuples of tensors with n * b rows
 
 
 class PassInputs(NamedTuple):
-    """The inputs of a pass over n sentences with b beams each."""
+    """The inputs of a decode step of n sentences with b beams (hypotheses) each."""
 
-    bytes: Tensor  # (n, b) uint8: what each beam reads
-    parents: Tensor  # (n, b) int64: the beam of the previous pass that each beam continues
+    bytes: Tensor  # (n, b) uint8: the byte that each beam reads
+    parents: Tensor  # (n, b) int64: the beam of the previous step that each beam continues
 
 
 def encode_requests(
     models: Sequence[Model[Any, Any]], requests: Sequence[Request], beam: int, device: torch.device
 ) -> tuple[ModelState, ...]:
-    """Encode the sources of requests; return each model's state before the first byte.
+    """Encode the sources of requests; return each model's memory and state before the first byte.
 
-    beam: rows of the state for each sentence. requests: all or none with a source.
+    requests: all with a source, or all without. beam: hypotheses (rows of the state) a sentence.
     """
     sources = [request.encoded_source for request in requests]
     ended = [b"" if source is None else source + bytes([EOS]) for source in sources]
@@ -72,10 +72,7 @@ def forward(
 
 
 def pad_texts(texts: Sequence[bytes], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return n texts as a tensor (n, longest) uint8, padded with PAD, and their lengths.
-
-    The lengths are (n,) int64.
-    """
+    """Return texts as a tensor (n, longest) uint8, padded with PAD, and lengths (n,) int64."""
     width = max(map(len, texts))
     data = bytearray(b"".join(text.ljust(width, bytes([PAD])) for text in texts))
     rows = torch.frombuffer(data or bytearray(1), dtype=torch.uint8)[: len(data)]  # never empty
@@ -86,9 +83,9 @@ def pad_texts(texts: Sequence[bytes], device: torch.device) -> tuple[Tensor, Ten
 def select_sentences(
     states: Sequence[ModelState], keep: Tensor, beam: int
 ) -> tuple[ModelState, ...]:
-    """Return the states of some sentences of a batch.
+    """Return each model's state for some sentences of a batch.
 
-    keep (m,) int64: their indices. beam: beams of each.
+    states: those of the batch. keep (m,) int64: indices of sentences. beam: beams a sentence.
     """
     rows = rows_of(keep, beam)
     return tuple(
@@ -99,9 +96,10 @@ def select_sentences(
 def place_sentences(
     states: Sequence[ModelState], slots: Tensor, fresh: Sequence[ModelState], beam: int
 ) -> None:
-    """Overwrite the states of some sentences of a batch, in place, by those of m new ones.
+    """Overwrite the states of m sentences of a batch, in place, with those of m new sentences.
 
-    states: of the batch. slots (m,) int64: the indices to overwrite. fresh: of the new ones.
+    states: of each model, for the batch. slots (m,) int64: indices of the sentences to overwrite.
+    fresh: of each model, for the new sentences. beam: beams a sentence.
     """
     rows = rows_of(slots, beam)
     for old, new in zip(states, fresh, strict=True):
@@ -110,8 +108,8 @@ def place_sentences(
 
 
 def rows_of(sentences: Tensor, beam: int) -> Tensor:
-    """Return the indices (m * beam,) int64 of the rows in the decoder's state of some sentences.
+    """Return the rows that m sentences have in a decoder's state: indices (m * beam,) int64.
 
-    sentences (m,): their indices.
+    sentences (m,): indices in the batch; a sentence i has the rows i * beam to (i + 1) * beam - 1.
     """
     return (sentences[:, None] * beam + torch.arange(beam, device=sentences.device)).view(-1)

@@ -20,9 +20,9 @@ MAX_BATCH_BYTES = 1 << 14
 
 
 class TorchStream:
-    """A scorer.Stream by PyTorch: scores a text without a source as it arrives.
+    """Scores one text by language models in PyTorch, piece by piece as it arrives.
 
-    models: see TorchScorer.
+    It implements scorer.Stream. models: in evaluation mode on `device`; several form an ensemble.
     """
 
     def __init__(self, models: Sequence[Model[Any, Any]], device: torch.device) -> None:
@@ -38,7 +38,7 @@ class TorchStream:
 
     @torch.no_grad()
     def read(self, data: bytes) -> TextScores:
-        """Return the scores of the next bytes of the text; see scorer.Stream."""
+        """Return the scores of `data`, the next (at least one) bytes of the text, without EOS."""
         truth, _ = pad_texts([data], self._device)
         read = torch.cat([torch.full_like(truth[:, :1], self._last), truth[:, :-1]], dim=1)
         each = []
@@ -51,9 +51,10 @@ class TorchStream:
 
 
 class TorchScorer:
-    """A scorer.Scorer by PyTorch: scores fixed texts, without a search.
+    """Scores fixed texts by models in PyTorch, without a search; it implements scorer.Scorer.
 
-    models: in evaluation mode on the device, in their final precision; several form an ensemble.
+    models: in evaluation mode on `device`, in the precision in which they compute; several form an
+    ensemble, whose probabilities are averaged.
     """
 
     def __init__(self, models: Sequence[Any], device: torch.device) -> None:
@@ -61,14 +62,18 @@ class TorchScorer:
         self._device = device
 
     def open_stream(self) -> TorchStream:
-        """Return a new stream, which scores one text as it arrives."""
+        """Return a new stream, which scores one text without a source as it arrives."""
         return TorchStream(self._models, self._device)
 
     @torch.no_grad()
     def score_texts(
         self, sources: Sequence[bytes] | None, texts: Sequence[bytes], formality: Form | None = None
     ) -> list[TextScores]:
-        """Return log-probability and rank of each text's bytes; see scorer.Scorer."""
+        """Return log-probability and rank of the bytes of each text, given its source.
+
+        sources: without EOS; None for models without a source. formality: the requested form of
+        address, "formal" or "informal"; None: none. See scorer.Scorer.
+        """
         ended = [b""] * len(texts)
         if sources is not None:
             ended = [with_form(source, formality) + bytes([EOS]) for source in sources]
@@ -90,7 +95,11 @@ class TorchScorer:
     def attention_weights(
         self, pairs: Sequence[tuple[bytes, bytes]], formality: Form | None = None
     ) -> list[dict[int, Weights]]:
-        """Return weights (bytes of text, bytes of source + 1) of each pair; see scorer.Scorer."""
+        """Return the attention weights of each pair (source, text), by layer number from 1.
+
+        Weights (bytes of the text, bytes of the source and its EOS): how much the prediction of
+        each byte attends to each source byte. Only for a single model. formality: see score_texts.
+        """
         (model,) = self._models
         first = 0 if formality is None else 1  # the column of the source's first byte
         weights_of_pairs: dict[int, dict[int, Weights]] = {}
@@ -110,8 +119,8 @@ class TorchScorer:
 def batches(sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
     """Yield groups (lists of indices) of texts of similar size, to be padded and read together.
 
-    sizes: bytes of each text and of its source. A group has at most MAX_BATCH_BYTES with its
-    padding, unless it is a single text.
+    sizes: bytes of each text and of its source. A group has at most MAX_BATCH_BYTES (16 KiB) with
+    its padding, unless it is a single text.
     """
     group: list[int] = []
     text_bytes = source_bytes = 0  # of the longest ones of the group
@@ -128,10 +137,10 @@ def batches(sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
 
 
 def score_bytes(each: Sequence[Tensor], truth: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the log-probability (rows, t), float64, and the rank (rows, t), int64, of given bytes.
+    """Return the log-probability (rows, t) float64 and rank (rows, t) int64 of each byte of texts.
 
     each: the logits of every model, (rows, t, 256), whose probabilities are averaged. truth (rows,
-    t) uint8: the byte whose score is wanted at each position. Rank 0 is the likeliest byte.
+    t) uint8: the bytes of the texts. Rank 0 is the likeliest of the 256 bytes.
     """
     log_p = torch.stack([pick_bytes(logits_to_log_p(logits), truth).double() for logits in each])
     whole = each[0]

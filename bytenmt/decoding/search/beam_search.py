@@ -30,10 +30,10 @@ from bytenmt.utf8 import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS
 
 @compiled
 def choose_bytes(search: SearchState, params: SearchParams) -> None:
-    """Choose the next byte of every beam of the sentences in the pass: one step of the search.
+    """Choose the next byte of every beam of the sentences in the batch: one step of the search.
 
-    Reads search.log_p, row_slot and n_rows, which the engine has filled; updates all else in place.
-    Sentences that end get the state DONE.
+    Reads log_p (log-probabilities of the next bytes), row_slot and n_rows of `search`, which the
+    engine has filled, and updates its other arrays in place. Sentences that end get the state DONE.
     """
     work = search.work
     for row in range(0, search.n_rows[0], params.beam):
@@ -54,8 +54,9 @@ def fill_allowed(
 ) -> None:
     """Set work.allowed[byte] for each of the 256 bytes: whether it may be the next one of a beam.
 
-    Within the forced prefix only one byte is. After it, UTF-8, the length limit, pending sentinels
-    (not yet written, but due) and n-gram blocking restrict the bytes.
+    Within the forced prefix only its next byte is allowed. After it, UTF-8, the length limit,
+    n-gram blocking and pending sentinels (bytes 0xF5 to 0xFC that the output must still get)
+    restrict the bytes. slot, beam: indices of the sentence and of its beam in `search`.
     """
     allowed = work.allowed
     step = search.step[slot]
@@ -87,8 +88,9 @@ def fill_allowed(
 def rank_pending(search: SearchState, work: Workspace, slot: int, beam: int, log_p: Any) -> None:
     """Fill work.values, by which the next bytes of a beam with pending sentinels are ranked.
 
-    It is log_p (256,), except that the likeliest allowed sentinel has the log-probability of EOS if
-    that is higher: where the model would end, it writes a sentinel.
+    Pending sentinels are bytes 0xF5 to 0xFC that the output must still get. The values are log_p
+    (256,), but the likeliest allowed sentinel gets the log-probability of EOS if that is higher:
+    where the model would end, it writes a sentinel.
     """
     copy_values(work.values, log_p)
     best = -1
@@ -103,10 +105,11 @@ def rank_pending(search: SearchState, work: Workspace, slot: int, beam: int, log
 def find_candidates(
     search: SearchState, params: SearchParams, work: Workspace, slot: int, row: int
 ) -> int:
-    """Find the best continuations of a sentence's beams by one byte.
+    """Find the best continuations (candidates) of a sentence's beams by one byte.
 
-    They are written to work.ranking and work.number, best first. Returns their number, 2 * beam at
-    most. row: the row of the first beam in log_p.
+    Their scores are written to work.ranking, and beam * 256 + byte to work.number, best first.
+    Returns how many there are, at most twice the beams. slot: index of the sentence in `search`.
+    row: the row of its first beam in search.log_p.
     """
     n_found = 0
     for beam in range(params.beam):
@@ -129,9 +132,9 @@ def continue_beams(
 ) -> None:
     """Make the best candidates of a sentence its finished hypotheses or its beams of the next step.
 
-    Candidates among the first `beam` that end with EOS are finished; the first `beam` others
-    continue. row: the row of the sentence's first beam in log_p. n_found: the number of candidates
-    in `work`.
+    Of the first params.beam candidates those with EOS are finished; of the others the first
+    params.beam continue. slot: index of the sentence in `search`. row: the row of its first beam in
+    search.log_p. n_found: the number of candidates, which find_candidates has written to `work`.
     """
     step = search.step[slot]
     n_beams = params.beam
@@ -189,8 +192,8 @@ def take_byte(
 ) -> None:
     """Update the UTF-8 automaton and the pending sentinels of a beam that takes a byte.
 
-    utf8, pending: of the beam that it continues: the automaton's state, and a bit for each sentinel
-    not yet written.
+    utf8, pending: these two of the beam that it continues: the automaton's state, and a bit for
+    each sentinel (byte 0xF5 to 0xFC) that the output must still get.
     """
     if FIRST_SENTINEL <= byte < FIRST_SENTINEL + N_SENTINELS:
         search.utf8[slot, beam] = ACCEPT
@@ -204,12 +207,12 @@ def take_byte(
 def is_search_over(search: SearchState, params: SearchParams, slot: int, best: float) -> bool:
     """Return whether a sentence's search ends: no open hypothesis is expected among the n_best.
 
-    best: the highest ranking value of the open ones, -inf if there are none. It is not enough that
-    as many have finished as there are beams: a confident model has an early EOS of small
-    probability among the best candidates at nearly every step, all of them worse than the
+    best: the highest log-probability (plus bonus) of an open hypothesis, -inf if there is none. It
+    is not enough that as many have finished as there are beams: a confident model has an early EOS
+    of small probability among the best candidates at nearly every step, all of them worse than the
     hypothesis that continues. So the search ends when the n_best finished hypotheses outrank the
     score that `best` would have after LOOK_AHEAD times its bytes without further loss, or, if fewer
-    than `beam` have finished, at the length limit.
+    than params.beam have finished, at the length limit. slot: index of the sentence in `search`.
     """
     if params.beam == 1 and search.n_finished[slot] > 0:
         return True  # greedy search has no other hypothesis
@@ -237,7 +240,7 @@ def finish_hypothesis(
 
     They are sorted, and params.beam are kept. total: its log-probability. ranking: the same plus
     its bonus for sentinels written in place of EOS, by which it is ranked. beam: the number of the
-    beam that took EOS. past_end: see SearchState.
+    beam that took EOS. past_end: whether EOS was likelier before, while a sentinel was missing.
     """
     score = ranking / float(search.step[slot] + 1) ** params.length_penalty
     n = search.n_finished[slot]
@@ -265,8 +268,9 @@ def sample_byte(
 ) -> None:
     """Draw the next byte of one sample, beam number `beam` of a sentence, and update its state.
 
-    The likeliest pending sentinel is drawn with the probability of EOS if that is higher. row: its
-    row in log_p. After EOS the sample is a finished hypothesis.
+    The likeliest sentinel that the output must still get is drawn with the probability of EOS if
+    that is higher. slot: index of the sentence in `search`. row: the sample's row in search.log_p.
+    After EOS the sample is a finished hypothesis.
     """
     step = search.step[slot]
     log_p = search.log_p[row]

@@ -15,21 +15,18 @@ BLOCK_BYTES = 16  # bytes compared at once
 
 @compiled
 def copy_values(target: Any, source: Any) -> None:
-    """Copy a one-dimensional array into another one.
-
-    A slice assignment would make Numba copy twice.
-    """
+    """Copy a one-dimensional array into another; a slice assignment would make Numba copy twice."""
     for i in range(len(source)):
         target[i] = source[i]
 
 
 @compiled
 def consider(best: Any, index: Any, n: int, total: float, candidate: int) -> int:
-    """Insert a candidate into the n best ones, after its equals; return their new number.
+    """Insert a candidate into the n best ones, after its equals; return how many there are then.
 
-    best: scores, highest first; where it is full, the last one drops out. index: the candidates'
-    numbers. total, candidate: the score and number of the new one, which is left out unless the
-    score exceeds NO_SCORE and, where `best` is full (n is its length), the lowest one.
+    best: their scores, highest first; index: their numbers. total, candidate: the score and the
+    number of the new one. Where `best` is full (n is its length), the lowest one drops out. The new
+    one is left out if its score is -inf or does not exceed that of a candidate to drop.
     """
     place = n
     lowest = NO_SCORE
@@ -52,12 +49,11 @@ def consider(best: Any, index: Any, n: int, total: float, candidate: int) -> int
 def consider_all(
     best: Any, index: Any, n: int, score: float, log_p: Any, allowed: Any, candidate: int
 ) -> int:
-    """Insert the continuations of a beam by all allowed bytes into the n best.
+    """Insert the continuations of a beam by all allowed bytes into the n best candidates.
 
-    Returns their new number.
-
-    best, index: see consider. score: of the beam. log_p (256,): of its next bytes. candidate: the
-    number of the continuation by byte 0, to which the byte is added.
+    Returns the new number of candidates. best, index: their scores, highest first, and their
+    numbers. score: of the beam, to which log_p (256,) of the next byte is added. allowed (256,)
+    bool. candidate: the number of the continuation by byte 0, to which the byte is added.
     """
     for first in range(0, N_IDS, BLOCK_BYTES):
         # Few blocks have a candidate, and a comparison without branches compiles to vector
@@ -78,9 +74,9 @@ def consider_all(
 
 @compiled
 def sort_allowed(values: Any, allowed: Any, order: Any) -> int:
-    """Write the allowed bytes to `order`, highest value first; return their number.
+    """Write the allowed bytes to `order` (256,), highest value first; return how many there are.
 
-    Among equals, lower bytes come first.
+    values (256,), allowed (256,) bool: of each byte. Among equals, lower bytes come first.
     """
     n = 0
     for byte in range(N_IDS):

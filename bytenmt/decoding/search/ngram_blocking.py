@@ -14,8 +14,9 @@ def block_ngrams(text: Any, params: SearchParams, utf8: int, allowed: Any, block
     """Set allowed[byte] = False for bytes that would complete n characters that the text already
     contains.
 
-    If none would be left, all stay. n is params.ngram. text (t,) uint8: the bytes so far. utf8: the
-    state of the UTF-8 automaton after them. allowed (256,) bool. blocked (256,) bool: overwritten.
+    If no byte would be left, `allowed` (256,) bool stays as it is. n is params.ngram. text (t,)
+    uint8: the bytes so far. utf8: the state of the UTF-8 automaton after them. blocked (256,) bool:
+    working memory, overwritten.
     """
     start = last_characters(text, params.ngram - 1, utf8)
     if start < 0:
@@ -40,10 +41,10 @@ def block_ngrams(text: Any, params: SearchParams, utf8: int, allowed: Any, block
 
 @compiled
 def last_characters(text: Any, n: int, utf8: int) -> int:
-    """Return where the last n characters of a text begin; -1 if it has fewer.
+    """Return the offset at which the last n characters of a text begin; -1 if it has fewer.
 
-    A character that is unfinished, by the state of the UTF-8 automaton, follows them and is not
-    counted.
+    text (t,) uint8. utf8: the state of the UTF-8 automaton after it. An unfinished character at the
+    end is not counted.
     """
     start = len(text)
     while utf8 != ACCEPT and start > 0:
@@ -67,7 +68,7 @@ def is_continuation(byte: int) -> bool:
 
 @compiled
 def is_repeated(text: Any, earlier: int, start: int) -> bool:
-    """Return whether the bytes from `start` to the end of a text also stand at `earlier`."""
+    """Return whether the bytes from offset `start` to the end also stand at offset `earlier`."""
     for i in range(len(text) - start):  # noqa: SIM110 (Numba compiles no generators)
         if text[earlier + i] != text[start + i]:
             return False

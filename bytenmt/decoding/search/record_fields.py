@@ -14,7 +14,7 @@ import numpy as np
 
 
 class Field(NamedTuple):
-    """A field of a record."""
+    """A field of a record: a NamedTuple whose values are passed to compiled code one by one."""
 
     name: str
     kind: Any  # int, bool, float, the class of a record, or the dtype of an array
@@ -22,13 +22,13 @@ class Field(NamedTuple):
 
     @property
     def is_record(self) -> bool:
-        """True if the value is a record too, whose fields are passed one by one."""
+        """True if the value of this field is itself a record, not an array or a number."""
         return not self.shape and self.kind not in (int, bool, float)
 
 
 @cache
 def fields(record_class: Any) -> tuple[Field, ...]:
-    """Return the fields of a record class."""
+    """Return the fields of a record class (a NamedTuple), as its annotations describe them."""
     described = []
     for name, hint in get_type_hints(record_class, include_extras=True).items():
         if hasattr(hint, "__metadata__"):
@@ -41,7 +41,10 @@ def fields(record_class: Any) -> tuple[Field, ...]:
 
 
 def allocate_arrays(record_class: Any, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Return zeros for each array of a record. sizes: of the axes that its annotations name."""
+    """Return an array of zeros for each array field of a record class, by the field's name.
+
+    sizes: the length of each axis, by the name that the fields' annotations give it.
+    """
     arrays = {}
     for field in fields(record_class):
         if field.shape:

@@ -18,9 +18,9 @@ DROPPED_BITS = np.uint64(40)  # of 64: a draw has the 24 highest
 
 @compiled
 def uniform(key: np.uint64, step: int) -> float:
-    """Return the random number in [0, 1) that decides a text's byte at a step.
+    """Return the random number in [0, 1) by which a text's byte at a step is drawn.
 
-    It has the highest bits of splitmix.mixed(key + step). key: of the text, from draw_key.
+    It is a hash of key + step (splitmix64, its 24 highest bits). key: a random key of the text.
     """
     bits = mix_bits(key + np.uint64(step) + INCREMENT) >> DROPPED_BITS
     return float(bits) / float(1 << 24)
@@ -28,13 +28,12 @@ def uniform(key: np.uint64, step: int) -> float:
 
 @compiled
 def draw_byte(log_p: Any, work: Workspace, params: SearchParams, share: float) -> int:
-    """Return a byte drawn by its probability.
+    """Return a byte drawn at random by its probability.
 
-    It is the first byte at which the cumulative probability exceeds share * total.
-    log_p (256,): natural log-probabilities. work: its `allowed` has the possible bytes, and `order`
-    and `weights` are overwritten. share: a random number in [0, 1).
-    Of the allowed bytes, after the temperature is applied, only the top_k likeliest can be drawn,
-    and of these only the fewest whose probabilities reach top_p.
+    log_p (256,): natural log-probabilities. work: `allowed` says which bytes may be drawn; `order`
+    and `weights` are overwritten. params: has the temperature; only the top_k likeliest allowed
+    bytes can be drawn, and of these only the fewest whose probabilities reach top_p. share: a
+    random number in [0, 1): the first byte whose cumulative probability exceeds it is drawn.
     """
     order = work.order
     weights = work.weights

@@ -33,7 +33,7 @@ DONE = 2
 
 
 class SearchParams(NamedTuple):
-    """The options of a search and tables of UTF-8, as a record for compiled code."""
+    """The options of a search and tables of UTF-8, as a record (NamedTuple) for compiled code."""
 
     # See interface.SearchOptions.
     beam: int
@@ -44,12 +44,13 @@ class SearchParams(NamedTuple):
     top_k: int
     top_p: float
     ngram: int  # size of the n-grams that may not be repeated; 0: no blocking
-    utf8_allowed: Annotated[Flags, "5 10 256"]  # whether a byte may come: [bytes left, state, byte]
-    utf8_next: Annotated[Bytes, "10 256"]  # the state after a byte
+    # Whether a byte may come: [bytes left, state of the UTF-8 automaton, byte].
+    utf8_allowed: Annotated[Flags, "5 10 256"]
+    utf8_next: Annotated[Bytes, "10 256"]  # the automaton's state after a byte: [state, byte]
 
     @staticmethod
     def from_options(options: SearchOptions) -> SearchParams:
-        """Return the record of these options."""
+        """Return the record of these options, with the tables of UTF-8 that suit them."""
         return SearchParams(
             options.beam,
             options.n_best,
@@ -67,10 +68,10 @@ class SearchParams(NamedTuple):
 class ForcedText(NamedTuple):
     """Fixed texts that are scored instead of searched for, one in each slot, and their scores.
 
-    There are no slots if there is a search.
+    A slot is a place in the batch; there are none if there is a search.
     """
 
-    text: Annotated[Bytes, "slots length"]
+    text: Annotated[Bytes, "slots length"]  # the bytes of each text
     n_text: Annotated[Ints, "slots"]  # bytes of each text
     n_read: Annotated[Ints, "slots"]  # bytes that have been scored
     max_columns: Annotated[Ints, "1"]  # bytes of a text that one pass reads at most
@@ -82,12 +83,15 @@ class ForcedText(NamedTuple):
 
     @staticmethod
     def allocate(n_slots: int, length: int, n_layers: int = 0, columns: int = 0) -> ForcedText:
-        """Return empty slots for texts of at most `length` bytes."""
+        """Return arrays of zeros for n_slots texts of at most `length` bytes.
+
+        n_layers, columns: attention layers and source columns whose weights are recorded; 0: none.
+        """
         sizes = {"slots": n_slots, "length": length, "layers": n_layers, "columns": columns}
         return ForcedText(**allocate_arrays(ForcedText, sizes))
 
     def fill_slot(self, slot: int, text: bytes) -> None:
-        """Put a text, or the next part of a text, into a slot, to be scored from its first byte."""
+        """Put a text, or the next part of one, into a slot, to be scored from its first byte on."""
         self.text[slot, : len(text)] = np.frombuffer(text, np.uint8)
         self.n_text[slot] = len(text)
         self.n_read[slot] = 0
@@ -121,13 +125,13 @@ class Workspace(NamedTuple):
 
     @staticmethod
     def allocate(beam: int, length: int) -> Workspace:
-        """Return arrays for `beam` beams and texts of at most `length` bytes."""
+        """Return arrays for sentences with `beam` beams and texts of at most `length` bytes."""
         sizes = {"steps": length + 1, "beams": beam, "candidates": 2 * beam}
         return Workspace(**allocate_arrays(Workspace, sizes))
 
 
 class SearchState(NamedTuple):
-    """The search of a batch: sentences in slots, with some beams (open hypotheses) each."""
+    """The state of the search of a batch: sentences in slots, each with beams (open hypotheses)."""
 
     # Slots.
     state: Annotated[Ints, "slots"]  # FREE, RUNNING or DONE
@@ -189,9 +193,9 @@ class SearchState(NamedTuple):
     ) -> SearchState:
         """Return n_slots free slots for outputs of `length` bytes and prefixes of `prefix` bytes.
 
-        n_models: number of models whose logits are stored; 0 if an engine writes log_p itself.
-        n_rows: rows of a pass at most, if more than slots times beams. forced: texts to score, no
-        search.
+        beam: beams of a sentence. n_models: number of models whose logits are stored; 0 if an
+        engine writes log_p itself. n_rows: the most bytes that a decoder reads in one pass, if more
+        than slots times beams. forced: texts to score; None: a search.
         """
         sizes = {
             "slots": n_slots,
@@ -210,7 +214,7 @@ class SearchState(NamedTuple):
     def enlarged(self, length: int, prefix: int) -> SearchState:
         """Return a copy with room for outputs of `length` bytes and prefixes of `prefix` bytes.
 
-        Only for a search.
+        Neither may be smaller than now. Texts to score (`forced`) are not copied.
         """
         n_slots, beam = self.last.shape
         new = SearchState.allocate(n_slots, beam, len(self.logits), length, prefix)
@@ -223,8 +227,8 @@ class SearchState(NamedTuple):
     def fill_slot(self, slot: int, request: Request, draw_keys: list[int] | None) -> None:
         """Put a new sentence into a slot, in the state before its first byte.
 
-        The arrays must have room. draw_keys: keys of the random numbers of each beam, in sampling;
-        None in a search.
+        The arrays must have room for its output and prefix, see `enlarged`. draw_keys: in sampling,
+        a random key of each beam (see splitmix.draw_key); None in a search.
         """
         prefix = request.prefix
         sentinels = sentinel_numbers(request.source or b"")
@@ -255,7 +259,10 @@ class SearchState(NamedTuple):
         self.finished_score[slot] = self.finished_log_p[slot] = -np.inf
 
     def text(self, slot: int, step: int, beam: int) -> bytes:
-        """Return the first `step` bytes of a hypothesis. beam: its beam at that step."""
+        """Return the first `step` bytes of a hypothesis of the sentence in a slot.
+
+        beam: the number of the beam that holds the hypothesis after these bytes.
+        """
         if self.last.shape[1] == 1:
             return self.history_byte[slot, :step, 0].tobytes()
         text = bytearray(step)
@@ -266,7 +273,10 @@ class SearchState(NamedTuple):
 
 
 def sentinel_numbers(data: bytes) -> list[int]:
-    """Return the numbers of the sentinels in a text, in their order: byte 0xF5 has the number 0."""
+    """Return the numbers of the sentinels in a text, in their order: byte 0xF5 has the number 0.
+
+    Sentinels are the bytes 0xF5 to 0xFC, which stand for spans to be copied.
+    """
     return [
         byte - FIRST_SENTINEL
         for byte in data

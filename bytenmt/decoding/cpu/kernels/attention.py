@@ -46,13 +46,19 @@ from bytenmt.program.instructions import GaussianUse
 
 @compiled
 def write_centre(code: Ints, model: ModelBuffers, slot: int, position: int, d: Address) -> None:
-    """Execute Op.CENTRE: store a row's position at d, at most that of the last visible column."""
+    """Store the middle of local attention's window at d: a row's position in its text, float32.
+
+    It is at most the last visible column of the slot's source. code: the instruction Op.CENTRE.
+    """
     store_float(d, 0, np.float32(min(position, n_visible(model, slot, code[M]) - 1)))
 
 
 @compiled
 def predict_centre(code: Ints, model: ModelBuffers, slot: int, d: Address, a: Address) -> None:
-    """Execute Op.PREDICT_CENTRE: store a row's centre of attention at d."""
+    """Store the predicted middle of local attention's window, n sigma(w . a), at address d.
+
+    n: visible source columns. code: the instruction Op.PREDICT_CENTRE. a: address of its input.
+    """
     product = dot(a, model.weights + code[W], code[N])
     share = np.float32(1) / np.float32(1 + math.exp(-product))
     store_float(d, 0, np.float32(np.float32(n_visible(model, slot, code[M])) * share))
@@ -68,7 +74,11 @@ def attend_dot(
     query: Address,
     centre: Address,
 ) -> None:
-    """Execute Op.ATTEND_DOT (dot-product attention) for a row. centre: see window_range."""
+    """Store the result of dot-product attention at d, for one row of a slot's sentence.
+
+    code: the instruction Op.ATTEND_DOT, which says what items of the encoder memory are keys and
+    values. query, centre: addresses of the row's query and of the middle of a local window.
+    """
     k = code[M]
     first, last = window_range(n_visible(model, slot, 0), centre, code[S])
     n_query = model.items[k, 1]
@@ -96,7 +106,11 @@ def attend_additive(
     query: Address,
     centre: Address,
 ) -> None:
-    """Execute Op.ATTEND_ADDITIVE (additive attention) for a row; the query is overwritten."""
+    """Store the result of additive attention at d, for one row of a slot's sentence.
+
+    code: the instruction Op.ATTEND_ADDITIVE. query, centre: addresses of the row's query, which is
+    overwritten, and of the middle of a local window.
+    """
     k = code[M]
     first, last = window_range(n_visible(model, slot, 0), centre, code[S])
     n_query = model.items[k, 1]
@@ -126,7 +140,11 @@ def attend_location(
     scores: Address,
     centre: Address,
 ) -> None:
-    """Execute Op.ATTEND_LOCATION for a row: attention with given scores, one a column."""
+    """Store the result of attention with given scores at d, for one row of a slot's sentence.
+
+    code: the instruction Op.ATTEND_LOCATION. scores, centre: addresses of the row's scores, one for
+    each source column, and of the middle of a local window.
+    """
     first, last = window_range(n_visible(model, slot, code[M]), centre, code[S])
     if last > first:
         copy(ctx.scratch, scores + 4 * first, last - first)
@@ -172,8 +190,9 @@ def weighted_mean(
     """Store at d factor times the mean of the columns of an attention's values, weighted by the
     softmax of the scores.
 
-    The scores, which begin with that of column `first`, are replaced by the weights times the
-    factor. d is zero if there are no columns.
+    code: the attention instruction. The scores, of columns `first` to last - 1 of the slot's
+    source, are replaced by the weights times the factor. d is zero if there are no columns. centre:
+    address of the middle of a local window.
     """
     width = code[N]
     v = code[V]

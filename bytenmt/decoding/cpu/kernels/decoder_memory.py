@@ -48,12 +48,12 @@ def gather_taps(
     taps: int,
 ) -> None:
     """Copy the inputs (taps) of a causal convolution at a row to d, oldest first, and store the
-    newest, a, in ring buffer number `ring`.
+    newest, a, in ring buffer number `ring`, a cyclic cache of such inputs.
 
     The ring buffer also gives the width and dilation of the taps. taps: their number, the newest
     included; those before the text are zero. step: the first position of the sentence in this pass.
-    Taps before it are read from the ring of the ancestor beam, later ones from earlier rows of this
-    pass, a_stride floats apart.
+    Taps before it are read from the ring buffer of the beam that wrote them, later ones from
+    earlier rows of this pass, a_stride floats apart.
     """
     capacity = model.rings[ring, 1]
     width = model.rings[ring, 2]
@@ -85,9 +85,9 @@ def gather_taps(
 
 @inlined
 def ring_column(model: ModelBuffers, rows: Rows, ring: int, row: int, position: int) -> int:
-    """Return the address of the column of a row's text at an earlier position.
+    """Return the address of a causal convolution's input at an earlier position of a row's text.
 
-    It lies in ring buffer `ring` of the beam that wrote this position.
+    It lies in ring buffer number `ring` (a cyclic cache of such inputs) of the beam that wrote it.
     """
     n_beams = model.n_rows // len(model.columns)
     history = model.ancestors.shape[2]
@@ -100,7 +100,8 @@ def ring_column(model: ModelBuffers, rows: Rows, ring: int, row: int, position: 
 
 @inlined
 def ring_entry(model: ModelBuffers, ring: int, row: int, index: int) -> int:
-    """Return the address of column `index` of ring buffer `ring` of a row (slot * beams + beam)."""
+    """Return the address of vector number `index` of ring buffer `ring`, a cyclic cache of vectors,
+    of a row (slot * beams + beam)."""
     capacity = model.rings[ring, 1]
     width = model.rings[ring, 2]
     first = model.past + 4 * model.rings[ring, 0] * model.n_rows
@@ -129,7 +130,7 @@ def inherit_ancestors(model: ModelBuffers, slot: int, parents: Ints, position: i
 
 @compiled
 def state_address(model: ModelBuffers, k: int, bank: int, row: int) -> int:
-    """Return the address of recurrent state k of a row in a bank, 0 or 1.
+    """Return the address of recurrent state k of a row (slot * beams + beam) in a bank, 0 or 1.
 
     A step reads one bank and writes the other.
     """
@@ -151,14 +152,14 @@ def item_address(model: ModelBuffers, slot: int, k: int) -> int:
 
 @inlined
 def item_column(model: ModelBuffers, slot: int, k: int, column: int) -> int:
-    """Return the address of a column of item k, of the kind FLAT, of a slot's encoder memory."""
+    """Return the address of the float32 vector of item k for a source column in a slot's memory."""
     return int(item_address(model, slot, k) + 4 * model.items[k, 1] * column)
 
 
 @inlined
 def item_scales(model: ModelBuffers, slot: int, k: int) -> int:
-    """Return the address of the scales of item k, of the kind KEYS or VALUES, of a slot's encoder
-    memory."""
+    """Return the address of the scales, one for each column, of item k of a slot's encoder memory.
+    The item is int8, of the kind KEYS or VALUES."""
     n_outputs = model.items[k, 1]
     n_inputs = model.columns[slot]
     if model.items[k, 2] == KEYS:
@@ -169,7 +170,7 @@ def item_scales(model: ModelBuffers, slot: int, k: int) -> int:
 
 @inlined
 def int8_panel_bytes(n_inputs: int) -> int:
-    """Return the bytes of an int8 panel: 64 outputs of n_inputs weights each, see panels.py."""
+    """Return the bytes of a panel of an int8 matrix: 64 outputs of n_inputs weights each."""
     return ((n_inputs + 3) >> 2) * STEP_BYTES
 
 
@@ -177,10 +178,10 @@ def int8_panel_bytes(n_inputs: int) -> int:
 def store_column(
     model: ModelBuffers, slot: int, k: int, column: int, x: Address, scratch: Address
 ) -> None:
-    """Store a vector x as a column of item k of a slot's encoder memory.
+    """Store a vector as a column (source position) of item k of a slot's encoder memory.
 
-    It is rounded to int8 for KEYS and VALUES. scratch: temporary memory for a prepared row (see
-    microkernels.Int8).
+    x: its address. It is rounded to int8 for KEYS and VALUES. scratch: address of temporary memory
+    for the rounded vector.
     """
     width = model.items[k, 1]
     kind = model.items[k, 2]

@@ -304,7 +304,7 @@ def gru_update(h: Address, gates: Address, u: Address, n: int, flags: int) -> No
     """Set h to the new state of a GRU for one row. h and u have n numbers, gates 3n.
 
     gates: r, then z and the input's share of g, before sigma and tanh. u: the state's share of g.
-    flags: bit 0: r resets u, bit 1: z takes the new value, see layers.recurrent.GRU.
+    flags: bit 0: r multiplies u; bit 1: z weighs the new value, not the old (see GruFlag).
     """
     g = gates + 8 * n
     if flags & 1:

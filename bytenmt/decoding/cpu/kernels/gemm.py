@@ -219,13 +219,13 @@ def linear_panels(
     scales: Address,
     scratch: Address,
 ) -> None:
-    """Set y[row, o] = base[row, o] + scale[o] * sum_i w[o, i] x[row, i] for a range of panels.
+    """Set y[row, o] = base[row, o] + scale[o] * sum_i w[o, i] x[row, i] for a range of outputs o.
 
-    Strides count float32 numbers; panels first_panel to last_panel - 1 of outputs o are computed.
+    Strides count float32 numbers. Panels (of 64 outputs) first_panel to last_panel - 1 are used.
     x (rows, n_in). w: panel 0 of a matrix packed in `precision`, FP32 or INT8 of panels.py.
     y (rows, panels * PANEL).
     base: numbers like those of y, 0 for zeros, y itself to accumulate; base_stride 0 for a bias.
-    scales: for int8. scratch: scratch_bytes(n_in) bytes of this thread, not for fp32.
+    scales: of the outputs, for int8. scratch: scratch_bytes(n_in) bytes of this thread, for int8.
     """
     n_steps = n_in
     if precision != FP32:
@@ -272,10 +272,10 @@ def linear_row(
     scales: Address,
     scratch: Address,
 ) -> None:
-    """Set y[o] = scale[o] * sum_i w[o, i] x[i]: a single row of linear_panels, with int8 weights.
+    """Set y[o] = scale[o] * sum_i w[o, i] x[i]: a packed int8 matrix times one row of inputs.
 
-    wide: round inputs to 16 bits, see microkernels.Int8Wide. y and scales have room for whole
-    vectors; scratch: scratch_bytes(n_in, 1) bytes.
+    w (n_out, n_in): see panels.pack. wide: round inputs to 16 bits instead of 8. y and scales have
+    room for whole vectors of 16. scratch: scratch_bytes(n_in, 1) bytes of temporary memory.
     """
     n_steps = (n_in + 3) // 4
     panel_bytes = n_steps * _PANEL_BYTES

@@ -93,7 +93,10 @@ class RowSelection(NamedTuple):
 
 @inlined
 def register_address(rows: Rows, start: int, column: int) -> int:
-    """Return the address of a register for row 0. start, column: see program.Register."""
+    """Return the address of row 0 of a register, which holds a vector of float32 for each row.
+
+    start: floats per row of the registers before it. column: the first float within the register.
+    """
     return int(rows.space + 4 * (start * rows.capacity + column))
 
 
@@ -124,11 +127,11 @@ def gather_windows(
     a: Address,
     a_bytes: int,
 ) -> None:
-    """Execute Op.WINDOW for rows begin to end - 1: copy a convolution's inputs to d, the columns of
-    a around each row's, zeros outside its sentence.
+    """Copy an encoder convolution's inputs for rows begin to end - 1 to d: the columns of a around
+    each row's, zeros outside its sentence.
 
-    d, a: registers of row 0, whose rows are d_bytes and a_bytes apart. If one side of the window
-    has to be longer, it is the right one.
+    code: the instruction Op.WINDOW, with taps and dilation. d, a: addresses of row 0, whose rows
+    are d_bytes and a_bytes apart. If one side of the window has to be longer, it is the right one.
     """
     taps = code[M]
     dilation = code[K]
@@ -158,10 +161,11 @@ def copy_columns(
     a: Address,
     a_bytes: int,
 ) -> None:
-    """Execute Op.PREVIOUS or TURN for rows origin + begin to origin + end - 1, or LAST for these
-    sentences.
+    """Copy encoder columns from a to d, for rows origin + begin to origin + end - 1.
 
-    d, a: registers of row `origin`, whose rows are d_bytes and a_bytes apart.
+    code: the instruction: Op.PREVIOUS copies the column before each row's, TURN the columns of each
+    sentence in reverse, LAST the last one of each (rows are then sentences). d, a: addresses of row
+    `origin`, whose rows are d_bytes and a_bytes apart.
     """
     op = code[OP]
     for row in range(begin, end):

@@ -60,18 +60,18 @@ class Fp32:
     narrow_rows: ClassVar[int] = 6  # rows per block where there are 16 registers of 8 numbers
 
     def prepare(self, b: Builder, to: Value, x: Value, n_in: Value) -> None:
-        """Emit code that writes n_in numbers at x, padded to whole vectors, to `to`.
+        """Emit code that rounds the n_in numbers at address x, and writes them to address `to`.
 
-        `inputs` reads them there.
+        Only for subclasses, whose `inputs` reads them there: float32 rows are read as they are.
         """
         raise NotImplementedError
 
     def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
-        """Emit loads of a row's inputs of a step; return them, each broadcast to all lanes."""
+        """Emit loads of a step's inputs; return each in all 16 lanes. row: the row's address."""
         return [_broadcast_from(b, row, FLOAT, step)]
 
     def weights(self, b: Builder, panel: Value, step: Value, k: int) -> Sequence[Value]:
-        """Emit loads of a step's weights of the outputs 16 k to 16 k + 15; return them."""
+        """Emit loads of a step's weights of outputs 16 k to 16 k + 15 of a panel; return them."""
         return [load(b, panel, _weight_index(b, step, k))]
 
     def add(
@@ -87,18 +87,18 @@ class Fp32:
         return [total]
 
     def result(self, b: Builder, sums: Sequence[Value], row: Value) -> Value:
-        """Return 16 outputs made of their final sums, before their scales are applied."""
+        """Return 16 outputs of a row made of their final sums, before the scales of the weights."""
         return sums[0]
 
 
 class Int8(Fp32):
-    """Steps with int8 weights, and the inputs of a row rounded to integers x of 8 bits, by AVX-512
-    VNNI.
+    """The inner step (see Fp32) of a product of int8 weights with inputs rounded to integers x of 8
+    bits, by AVX-512 VNNI.
 
     The instruction multiplies unsigned bytes, the weights plus 128, with signed bytes; 128 times
     the sum of the inputs is subtracted from the result. A prepared row begins with a header of 64
-    bytes: the scale of x, float32, and 128 times the sum of each of its parts, int32. Then follow
-    the parts, int8.
+    bytes: the scale of x, float32, and 128 times the sum of each of its parts (see split_bytes),
+    int32. Then follow the parts, int8.
     """
 
     inputs_per_step = 4
@@ -120,12 +120,12 @@ class Int8(Fp32):
         return [integers]
 
     def interleave(self, b: Builder, parts: Sequence[Value]) -> Value:
-        """Return 16 inputs as the bytes of a prepared row. parts: see split_bytes."""
+        """Return 16 inputs, the parts that split_bytes returns, as the bytes of a prepared row."""
         return b.trunc(parts[0], _BYTES)
 
     def prepare(self, b: Builder, to: Value, x: Value, n_in: Value) -> None:
-        """Emit code that rounds n_in numbers at x to integers, and writes a header and them to
-        `to`."""
+        """Emit code that rounds the n_in numbers at address x to integers, and writes a header (see
+        Int8) and the integers to address `to`."""
 
         def larger(low: Value, high: Value) -> Value:  # the bits of NaN exceed those of any number
             return b.select(b.icmp_unsigned(">", low, high), low, high)
@@ -158,7 +158,7 @@ class Int8(Fp32):
             b.store(value, pointer(b, to, INT32, const_int(1 + k)), align=4)
 
     def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
-        """Return the four inputs of a step, in `input_bytes` int32, each broadcast to all lanes."""
+        """Return the four inputs of a step in `input_bytes` vectors, each an int32 in all lanes."""
         first = b.mul(step, const_int(self.input_bytes))
         return [
             _broadcast_from(b, row, INT32, b.add(first, const_int(ROW_HEADER_BYTES // 4 + k)))
@@ -193,7 +193,7 @@ class Int8(Fp32):
 
 
 class Int8Wide(Int8):
-    """Steps as Int8, with inputs rounded to integers of 16 bits: x = 256 h + l, -128 <= h, l < 128.
+    """The inner step as in Int8, with inputs of 16 bits: x = 256 h + l, -128 <= h, l < 128.
 
     Used for the weighted sum of attention, since a softmax has many small weights beside a large
     one.
@@ -217,8 +217,8 @@ class Int8Wide(Int8):
 
 
 class Int8InInt16(Int8):
-    """Steps with int8 weights and inputs of 16 bits, multiplied as 16-bit integers, on machines
-    without VNNI.
+    """The inner step (see Fp32) of a product of int8 weights with inputs of 16 bits, multiplied as
+    16-bit integers, on machines without VNNI.
 
     The weights plus 128 are unsigned bytes: those of inputs 0 and 2 of a step, and those of 1 and
     3, become pairs of 16 bits, and inputs stand in pairs, too. Sums wrap around in 32 bits, which
@@ -247,7 +247,7 @@ class Int8InInt16(Int8):
         return b.sitofp(b.fptosi(limit, INT32), FLOAT)
 
     def interleave(self, b: Builder, parts: Sequence[Value]) -> Value:
-        """Return x of 16 inputs in 16 bits, of each four the first, third, second and fourth."""
+        """Return 16 inputs as 16-bit integers: of each four the first, third, second and fourth."""
         words = b.trunc(parts[0], ir.VectorType(INT16, LANES))
         order = [4 * (k // 4) + (0, 2, 1, 3)[k % 4] for k in range(LANES)]
         return b.shuffle_vector(words, words, ir.Constant(INT_VECTOR, order))

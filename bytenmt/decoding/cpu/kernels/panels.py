@@ -50,17 +50,17 @@ def pack(matrix: npt.NDArray[Any]) -> Bytes:
 
 
 def row_bytes(n_in: int, input_bytes: int) -> int:
-    """Return the bytes of a prepared row: a header and n_in inputs of input_bytes each.
+    """Return the size in bytes of a row of inputs that is rounded to integers for an int8 product.
 
-    The inputs fill whole vectors, and the row whole cache lines.
+    It has a header and n_in inputs of input_bytes each, which fill whole vectors and cache lines.
     """
     padded_inputs = (n_in + VECTOR_INPUTS - 1) // VECTOR_INPUTS * VECTOR_INPUTS
     return ROW_HEADER_BYTES + (padded_inputs * input_bytes + 63) // 64 * 64
 
 
 def scratch_bytes(n_in: int, rows: int = TILE_ROWS) -> int:
-    """Return the bytes of temporary memory of linear_panels for up to `rows` rows of n_in inputs.
+    """Return the bytes of temporary memory of a product of up to `rows` rows of n_in inputs.
 
-    They suffice for any precision; by default, for any number of rows.
+    They suffice for gemm.linear_panels in any precision; by default, for any number of rows.
     """
     return min(rows, TILE_ROWS) * row_bytes(n_in, MAX_INPUT_BYTES)

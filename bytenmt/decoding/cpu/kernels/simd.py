@@ -54,7 +54,7 @@ def emit_function(
 
     Its arguments are n_addresses int64, then n_floats float32 numbers.
     generate(builder, *arguments) emits its body and returns its result, or None.
-    result: the Numba type of that.
+    result: the Numba type of the result.
     """
     parameters = [types.int64] * n_addresses + [types.float32] * n_floats
 
@@ -85,7 +85,7 @@ def splat_int(number: int) -> Value:
 
 
 def pointer(builder: Builder, address: Value, kind: Any, index: Value | None = None) -> Value:
-    """Return a pointer to element `index` of an array of the type `kind` at an address."""
+    """Return a pointer to element `index`, or 0, of an array of LLVM type `kind` at an address."""
     base = builder.inttoptr(address, kind.as_pointer())
     return base if index is None else builder.gep(base, [index])
 
@@ -198,13 +198,13 @@ def loop_with_tail(
 
 
 def lane_mask(builder: Builder, n: Value) -> Value:
-    """Return the mask of the first n of 16 lanes."""
+    """Return a vector of 16 booleans, of which the first n are true."""
     count = broadcast(builder, builder.trunc(n, INT32))
     return builder.icmp_unsigned("<", ir.Constant(INT_VECTOR, list(range(LANES))), count)
 
 
 def load_part(builder: Builder, address: Value, index: Value, n_left: Value | None) -> Value:
-    """Emit a `load` of the first n_left lanes, all if None; the others are zero, and not read."""
+    """Emit a `load` of 16 numbers; only the first n_left (None: all) are read, the others are 0."""
     if n_left is None:
         return load(builder, address, index)
     vector = builder.bitcast(pointer(builder, address, FLOAT, index), VECTOR.as_pointer())
@@ -215,7 +215,7 @@ def load_part(builder: Builder, address: Value, index: Value, n_left: Value | No
 def store_part(
     builder: Builder, value: Value, address: Value, index: Value, n_left: Value | None
 ) -> None:
-    """Emit a `store` of the first n_left lanes alone, all if None; the others are not written."""
+    """Emit a `store` of 16 numbers, of which only the first n_left (None: all) are written."""
     if n_left is None:
         return store(builder, value, address, index)
     vector = builder.bitcast(pointer(builder, address, FLOAT, index), VECTOR.as_pointer())
