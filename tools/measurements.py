@@ -10,7 +10,7 @@ from bytenmt.data.augment.noise import Letters, noisy_lines
 from bytenmt.decoding.interface import Request
 from bytenmt.decoding.loading import Runtime
 from bytenmt.decoding.scheduler import decode
-from bytenmt.evaluation.scores import TextScores, text_scores
+from bytenmt.evaluation.scores import TranslationScores, text_scores
 from bytenmt.translation.settings import Settings
 from bytenmt.translation.translator import Translator
 
@@ -35,7 +35,7 @@ class Measured(NamedTuple):
     """
 
     n_lines: int
-    scores: TextScores
+    scores: TranslationScores
     noise: tuple[tuple[float, float], ...]
     speeds: tuple[Speed, ...]
     threads: int = 1

@@ -19,7 +19,7 @@ from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.errors import CheckpointError, SettingError
 from bytenmt.evaluation.comparison import read_metrics
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
-from bytenmt.evaluation.scores import TextScores, text_scores
+from bytenmt.evaluation.scores import TranslationScores, text_scores
 from bytenmt.formality import Form
 from bytenmt.language.generate import generate
 from bytenmt.language.surprisal import Surprisal, stream_surprisal
@@ -42,7 +42,7 @@ Texts = Name | Iterable[str]  # a file's name, or the lines themselves
 class Evaluation(NamedTuple):
     """The translations of a text and their scores, which Run.evaluate returns."""
 
-    scores: TextScores  # chrF, BLEU and exact match of the translations
+    scores: TranslationScores  # chrF, BLEU and exact match of the translations
     bits_per_byte: float  # of the references given their sources, EOS included
     texts: list[str]  # the translations, one a source line
 

@@ -97,7 +97,7 @@ class AttentiveModel(Model[M, S]):
     """Base class of models with attention, which can return its weights by `forward_aligned`."""
 
     def forward(self, tgt: Tensor, memory: M, state: S) -> tuple[Tensor, S]:
-        """Read tgt (rows, t); return logits (rows, t, 256) and the new state; see Model.forward."""
+        """Read tgt (rows, t) uint8 after state; return logits (rows, t, 256) and the new state."""
         return self.forward_aligned(tgt, memory, state)[:2]
 
     @abstractmethod

@@ -71,10 +71,11 @@ class Option(NamedTuple):
         return get_origin(self.kind) is tuple
 
     def convert(self, value: Any, is_text: bool = False) -> Any:
-        """Check a value and return it in the type `kind`.
+        """Check a value and return it in the option's type.
 
-        Raises ValueError, which says what was expected. is_text: the value is one text of the
-        command line, from which an `item` is read.
+        is_text: whether the value is a str from the command line, such as "8" for an int; of an
+        option that may be repeated it is one item of the tuple. Raises ValueError, which says what
+        was expected.
         """
         if self.choices and value not in self.choices:
             raise ValueError(f"expected one of {', '.join(self.choices)}")

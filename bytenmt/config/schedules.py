@@ -42,7 +42,8 @@ def linear(train: TrainConfig, progress: Progress) -> float:
 
 
 def inverse_sqrt(train: TrainConfig, progress: Progress) -> float:
-    """Return the factor of train.lr: sqrt(warm-up updates / next update) (Vaswani et al. 2017)."""
+    """Return the factor of train.lr after the warm-up, during which it rises linearly to 1:
+    sqrt(warm-up updates / next update) (Vaswani et al. 2017)."""
     return math.sqrt(max(1, train.warmup_updates) / (progress.update + 1))
 
 

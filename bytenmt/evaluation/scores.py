@@ -17,7 +17,7 @@ from bytenmt.errors import BytenmtError, extra_of
 from bytenmt.plugins import METRICS, Metric
 
 
-class TextScores(NamedTuple):
+class TranslationScores(NamedTuple):
     """The scores of translated lines against their references."""
 
     chrf: float  # 0 to 100, of the corpus
@@ -85,12 +85,15 @@ def signatures(tokenize: str = DEFAULT_TOKENIZER) -> tuple[str, str]:
 
 def text_scores(
     translations: Sequence[str], references: Sequence[str], tokenize: str = DEFAULT_TOKENIZER
-) -> TextScores:
-    """Score translations, a line each, against as many references. tokenize: BLEU's tokenizer."""
+) -> TranslationScores:
+    """Return chrF, BLEU and exact match of translations, a line each, against as many references.
+
+    tokenize: BLEU's tokenizer, by its name in sacreBLEU, such as "13a", "char" or "ko-mecab".
+    """
     metrics = text_metrics(tokenize)
     values = {
         name: metrics[name].combine(line_values(metrics[name], (), translations, references))
         for name in ("chrf", "bleu", "exact_match")
     }
     chrf_signature, bleu_signature = signatures(tokenize)
-    return TextScores(**values, chrf_signature=chrf_signature, bleu_signature=bleu_signature)
+    return TranslationScores(**values, chrf_signature=chrf_signature, bleu_signature=bleu_signature)

@@ -30,12 +30,12 @@ def load_models(
 ) -> dict[Direction, DirectionWorkers]:
     """Load models and return, by direction, running threads that translate with them.
 
-    models: PAIR=RUN each, as en-de=runs/a; several of one pair decode as an ensemble. options: by
-    name, those left out at their defaults: settings of the search, keep (what is copied, such as
-    "urls"), glossary (a sequence of PAIR=FILE), reverse (bool: rerank by the model of the opposite
-    direction, if there is one), formality (for models that have learned forms of address),
-    precision, and threads (of the model that uses several; by default the number of cores less that
-    of directions). reporter: shows warnings. Raises BytenmtError.
+    models: PAIR=RUN each, such as "en-de=runs/a"; several of one pair decode as an ensemble.
+    reporter: shows warnings. options: those of `bytenmt serve`, by name; what is left out has its
+    default: the fields of SearchOptions and LineSettings, such as beam=5; keep, classes of spans to
+    copy, such as "urls,numbers"; glossary, a sequence of PAIR=FILE; reverse, True to rerank by the
+    model of the opposite direction where it is loaded, too; formality, "formal" or "informal";
+    precision, "fp32", "int8" or "auto"; threads, of each direction. Raises BytenmtError.
     """
     names = {*TRANSLATION_SETTINGS, "keep"}
     settings = {name: value for name, value in options.items() if name in names}

@@ -48,9 +48,9 @@ class BahdanauState(NamedTuple):
 
 
 class BothWays(nn.Module):
-    """A bidirectional layer of the encoder: two GRUs, of d units each, with concatenated outputs.
+    """A bidirectional layer of the encoder: two GRUs whose outputs are concatenated.
 
-    n_in: width of the input.
+    n_in: width of the input. d: units of each GRU; the output has 2 d.
     """
 
     def __init__(self, n_in: int, d: int) -> None:
@@ -115,7 +115,7 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
             nn.init.normal_(self.decoder.score.query.weight, std=0.001)
 
     def encode(self, src: Tensor, src_len: Tensor) -> BahdanauMemory:
-        """Encode src (n, s), of src_len (n,) bytes with EOS, into a memory; see Model.encode."""
+        """Encode sources src (n, s) uint8, of src_len (n,) bytes with EOS; return their memory."""
         d = self.config.d_hidden
         if self.encoder is None or not src.shape[1]:
             zero = self.embedding.weight.new_zeros(len(src), d)
@@ -129,7 +129,7 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
         return BahdanauMemory(annotations, self.encoder.keys(annotations), src_len, first)
 
     def start(self, memory: BahdanauMemory, beam: int = 1) -> BahdanauState:
-        """Return the state before the first byte, with `beam` rows a source; see Model.start."""
+        """Return the state before the first byte, with `beam` adjacent rows for each source."""
         hidden = memory.first
         if self.decoder.start is not None:
             hidden = torch.tanh(self.decoder.start(hidden))

@@ -225,7 +225,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         return torch.where(src_len > 0, (columns - 1e-9).ceil().long(), 0)
 
     def encode(self, src: Tensor, src_len: Tensor) -> ByteNetMemory:
-        """Encode src (n, s), of src_len (n,) bytes with EOS, into a memory; see Model.encode."""
+        """Encode sources src (n, s) uint8, of src_len (n,) bytes with EOS; return their memory."""
         n, s = src.shape
         unfolded_len = self.unfolded_len(src_len)
         if self.encoder is None:
@@ -247,7 +247,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         return ByteNetMemory(F.pad(columns, (0, 0, 0, 1)), unfolded_len)
 
     def start(self, memory: ByteNetMemory, beam: int = 1) -> ByteNetState:
-        """Return the state before the first byte, with `beam` rows a source; see Model.start."""
+        """Return the state before the first byte, with `beam` adjacent rows for each source."""
         config = self.config
         columns = memory.columns
         rows = len(columns) * beam
@@ -262,7 +262,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
     def forward(
         self, tgt: Tensor, memory: ByteNetMemory, state: ByteNetState
     ) -> tuple[Tensor, ByteNetState]:
-        """Read tgt (rows, t); return logits (rows, t, 256) and the new state; see Model.forward."""
+        """Read tgt (rows, t) uint8 after state; return logits (rows, t, 256) and the new state."""
         rows, t = tgt.shape
         clock = state.clock
         x = self.decoder.input(self.embedding(tgt, state.recent))

@@ -65,7 +65,8 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
 
     @property
     def value_stack(self) -> tuple[tuple[int, int, int], ...]:
-        """Channels, kernel width and dilation of each layer of values of the "conv" encoder."""
+        """Channels, kernel width and dilation of each layer of the stack that computes the values
+        of attention, where model.encoder is "conv"; another stack computes the keys."""
         return _stack(self.value_layers, ())
 
     @property

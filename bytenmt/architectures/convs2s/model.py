@@ -137,7 +137,7 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
         self.decoder: ConvS2SDecoder = ConvS2SDecoder(config)
 
     def encode(self, src: Tensor, src_len: Tensor) -> ConvS2SMemory:
-        """Encode src (n, s), of src_len (n,) bytes with EOS, into a memory; see Model.encode."""
+        """Encode sources src (n, s) uint8, of src_len (n,) bytes with EOS; return their memory."""
         n, s = src.shape
         if self.encoder is None or not src.shape[1]:
             nothing = self.embedding.weight.new_zeros(n, 0, self.config.d_embedding)
@@ -150,7 +150,7 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
         return ConvS2SMemory(keys, values, src_len)
 
     def start(self, memory: ConvS2SMemory, beam: int = 1) -> ConvS2SState:
-        """Return the state before the first byte, with `beam` rows a source; see Model.start."""
+        """Return the state before the first byte, with `beam` adjacent rows for each source."""
         layers = self.config.decoder_stack
         keys = memory.keys
         rows = len(keys) * beam

@@ -109,7 +109,7 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
                 nn.init.uniform_(part.v, -0.1, 0.1)
 
     def encode(self, src: Tensor, src_len: Tensor) -> LuongMemory:
-        """Encode src (n, s), of src_len (n,) bytes with EOS, into a memory; see Model.encode."""
+        """Encode sources src (n, s) uint8, of src_len (n,) bytes with EOS; return their memory."""
         config = self.config
         zero = self.embedding.weight.new_zeros(len(src), config.d_hidden)
         if not src.shape[1]:
@@ -127,7 +127,7 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         return LuongMemory(x, keys, src_len, config.first_states(final))
 
     def start(self, memory: LuongMemory, beam: int = 1) -> LuongState:
-        """Return the state before the first byte, with `beam` rows a source; see Model.start."""
+        """Return the state before the first byte, with `beam` adjacent rows for each source."""
         hidden = tuple(part.repeat_interleave(beam, dim=0) for part in memory.final)
         rows = len(hidden[0])
         device = hidden[0].device

@@ -104,7 +104,7 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
                     nn.init.uniform_(parameter, -cell.paper_range, cell.paper_range)
 
     def encode(self, src: Tensor, src_len: Tensor) -> Seq2SeqMemory:
-        """Encode src (n, s), of src_len (n,) bytes with EOS, into a memory; see Model.encode."""
+        """Encode sources src (n, s) uint8, of src_len (n,) bytes with EOS; return their memory."""
         zero = (self.embedding.weight.new_zeros(len(src), self.config.d_hidden),)
         if not src.shape[1]:
             return Seq2SeqMemory(zero * self.config.n_states)
@@ -115,7 +115,7 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         return Seq2SeqMemory(self.config.first_states(final))
 
     def start(self, memory: Seq2SeqMemory, beam: int = 1) -> Seq2SeqState:
-        """Return the state before the first byte, with `beam` rows a source; see Model.start."""
+        """Return the state before the first byte, with `beam` adjacent rows for each source."""
         hidden = memory.final
         if self.decoder.start is not None:
             started = torch.tanh(self.decoder.start(self._context(memory)))
@@ -126,7 +126,7 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
     def forward(
         self, tgt: Tensor, memory: Seq2SeqMemory, state: Seq2SeqState
     ) -> tuple[Tensor, Seq2SeqState]:
-        """Read tgt (rows, t); return logits (rows, t, 256) and the new state; see Model.forward."""
+        """Read tgt (rows, t) uint8 after state; return logits (rows, t, 256) and the new state."""
         rows, t = tgt.shape
         x = seen = self.embedding(tgt, state.recent)
         if self.decoder.context is not None:

@@ -201,7 +201,7 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
         self.decoder: Stack = Stack(config, depth, config.source, OutputLayer(d))
 
     def encode(self, src: Tensor, src_len: Tensor) -> TransformerMemory:
-        """Encode src (n, s), of src_len (n,) bytes with EOS, into a memory; see Model.encode."""
+        """Encode sources src (n, s) uint8, of src_len (n,) bytes with EOS; return their memory."""
         n, s = src.shape
         depth = self.config.decoder_depth
         if self.encoder is None or not src.shape[1]:
@@ -218,7 +218,7 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
         return TransformerMemory(parts[:depth], parts[depth:], src_len)
 
     def start(self, memory: TransformerMemory, beam: int = 1) -> TransformerState:
-        """Return the state before the first byte, with `beam` rows a source; see Model.start."""
+        """Return the state before the first byte, with `beam` adjacent rows for each source."""
         rows = len(memory.source_len) * beam
         device = memory.source_len.device
         shape = (rows, self.config.window, 2 * self.config.d_model)
@@ -229,7 +229,7 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
     def forward(
         self, tgt: Tensor, memory: TransformerMemory, state: TransformerState
     ) -> tuple[Tensor, TransformerState]:
-        """Read tgt (rows, t); return logits (rows, t, 256) and the new state; see Model.forward."""
+        """Read tgt (rows, t) uint8 after state; return logits (rows, t, 256) and the new state."""
         return self._read(tgt, memory, state)[:2]
 
     def forward_aligned(

@@ -62,8 +62,10 @@ class TableCache:
         self._tables: dict[str, tuple[Any, Table]] = {}  # a value and its table, by field
 
     def table_of(self, call: Any) -> Table:
-        """Return a record as int64 numbers, as the function table_of does. A field that holds the
-        same object as in the previous call is not converted again."""
+        """Return a record, such as EngineCall, as the int64 array that compiled code reads.
+
+        A field that holds the same object as in the previous call is not converted again.
+        """
         parts = []
         kind: Any = type(call)
         for field, value in zip(fields(kind), call, strict=True):

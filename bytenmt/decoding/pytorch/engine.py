@@ -110,7 +110,7 @@ class PyTorchEngine(Engine):
 
 
 class TorchEngine(PyTorchEngine):
-    """An engine in plain PyTorch, on any device; its arguments are those of PyTorchEngine.
+    """An engine in plain PyTorch, on any device; models, options, capacity, device: see the base.
 
     Finished sentences leave the batch when they are a quarter of it, or when others are admitted.
     """
