@@ -63,9 +63,9 @@ class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
 Amount = Annotated[float, Meta(ge=0.0, le=1e6)]
 
 # Searches that thresholds differ for.
-GREEDY = "greedy"
-BEAM = "beam"
-RERANKED = "reranked"  # a beam whose hypotheses a model of the opposite direction ranks
+GREEDY_SEARCH = "greedy"
+BEAM_SEARCH = "beam"
+RERANKED_SEARCH = "reranked"  # a beam whose hypotheses a model of the opposite direction ranks
 
 
 class DoubtThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -90,7 +90,7 @@ class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
     # costs with it. None for a model that was not trained with empty sources, whose cost without a
     # source says nothing.
     source_bits: Annotated[float, Meta(ge=-1e6, le=1e6)] | None = None
-    # Of each search that they were measured with (GREEDY, BEAM, RERANKED); empty in older files,
+    # Of each search that they were measured with (GREEDY_SEARCH, BEAM_SEARCH, RERANKED_SEARCH); empty in older files,
     # which had thresholds of bits per byte.
     searches: dict[str, DoubtThresholds] = {}
 
@@ -101,8 +101,8 @@ class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
         direction (target to source) ranks the hypotheses of a beam.
         """
         if beam == 1:
-            return self.searches.get(GREEDY)
-        return self.searches.get(RERANKED if is_reranked else BEAM)
+            return self.searches.get(GREEDY_SEARCH)
+        return self.searches.get(RERANKED_SEARCH if is_reranked else BEAM_SEARCH)
 
 
 class WordFilter(Struct, frozen=True, kw_only=True):

@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.checkpoints.facts import (
-    BEAM,
-    GREEDY,
-    RERANKED,
+    BEAM_SEARCH,
+    GREEDY_SEARCH,
+    RERANKED_SEARCH,
     DoubtThresholds,
     FlagThresholds,
     SourceWords,
@@ -153,9 +153,9 @@ def calibrate_runtime(
         words = choose_words(counts, by_beam, own_references)
     knows_empty_sources = all(run.config.data.empty_source > 0 for run in runtime.runs)
     flags = measure_pairs(runtime.make_scorer(), own_sources, own_references, knows_empty_sources)
-    searches = {GREEDY: _translate(alone, own_sources, 1), BEAM: by_beam}
+    searches = {GREEDY_SEARCH: _translate(alone, own_sources, 1), BEAM_SEARCH: by_beam}
     if runtime.reverse is not None:
-        searches[RERANKED] = _translate(runtime, own_sources, reranking.BEAM)
+        searches[RERANKED_SEARCH] = _translate(runtime, own_sources, reranking.BEAM)
     judged = {
         name: measure_quality(results, own_references, flags, words)
         for name, results in searches.items()
