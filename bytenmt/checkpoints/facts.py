@@ -90,7 +90,7 @@ class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
     # costs with it. None for a model that was not trained with empty sources, whose cost without a
     # source says nothing.
     source_bits: Annotated[float, Meta(ge=-1e6, le=1e6)] | None = None
-    # Of each search that they were measured with (GREEDY_SEARCH, BEAM_SEARCH, RERANKED_SEARCH); empty in older files,
+    # Of each search that they were measured with, GREEDY_SEARCH and the like; empty in older files,
     # which had thresholds of bits per byte.
     searches: dict[str, DoubtThresholds] = {}
 
