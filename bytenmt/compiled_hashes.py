@@ -45,7 +45,7 @@ _BOS = np.uint64(BOS)
 
 @njit
 def mix_bits(z: np.uint64) -> np.uint64:
-    """Return splitmix64's hash of z without its increment: mix_bits(x + INCREMENT) is mixed(x)."""
+    """Return splitmix64's output, uint64, for a state z to which INCREMENT has been added."""
     z = (z ^ (z >> _30)) * _FIRST_MULTIPLIER
     z = (z ^ (z >> _27)) * _SECOND_MULTIPLIER
     return z ^ (z >> _31)
@@ -55,8 +55,8 @@ def mix_bits(z: np.uint64) -> np.uint64:
 def mix(key: Any, n: Any) -> Any:
     """Return a hash, uint64, whose highest bits are the row of an n-gram in an embedding table.
 
-    key: the n bytes as a uint64, the latest lowest; or, with n = WORD_ORDER (9), the hash of the
-    beginning of a word, see extend_prefix.
+    key: the n bytes, 1 to 8, as a uint64, the latest in the lowest bits. For the table of words, n
+    is 9 and key is the hash of the word's bytes so far, from extend_prefix.
     """
     h = (key ^ (np.uint64(n) * _PER_ORDER)) * _SPREAD
     return (h ^ (h >> _HALF_BITS)) * _MIX

@@ -40,7 +40,7 @@ class Group:
     """The processes of a training job as one of them sees them; with size 1 no method communicates.
 
     all_reduce, broadcast, on_leader, gather_all and barrier must be called by all processes, in the
-    same order. If another process has ended, process_group turns their error into BytenmtError.
+    same order. If another process has ended, they fail, and process_group raises BytenmtError.
     """
 
     rank: int = 0  # of this process, from 0
@@ -108,10 +108,10 @@ def pick_device(name: str) -> torch.device:
 def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterator[Group]:
     """Join the job that torchrun's environment variables describe, and yield its Group.
 
-    Without them, or for a job of one process, yield SINGLE_PROCESS. device: where the tensors of
-    all_reduce lie. All processes leave the context together. Where one leaves it by an exception,
-    the others leave it by BytenmtError at their next collective operation. Raises BytenmtError
-    where the processes do not find each other within `timeout`, too.
+    Without them, or for a job of one process, yield a Group of size 1. device: where the tensors of
+    all_reduce lie. All processes leave the context together. If one leaves it by an exception, the
+    others raise BytenmtError at their next collective operation. Also raises BytenmtError if the
+    processes do not find each other within `timeout`.
     """
     rank_text = os.environ.get("RANK")
     size_text = os.environ.get("WORLD_SIZE")

@@ -50,10 +50,10 @@ class Metric(NamedTuple):
 
     name: str  # for people, in tables
     is_higher_better: bool
-    # Returns a number, or a row of numbers, for each line from the sources, the translations and
-    # the references. None: the model itself measures the metric, which needs no translations.
+    # Takes sources, translations and references; returns a list or array with a number, or a row of
+    # numbers, for each line. None: measured by the model itself, without translations.
     line_values: Callable[[Sequence[str], Sequence[str], Sequence[str]], Any] | None = None
-    # Of an array of the lines' numbers; by default their mean.
+    # Returns the value of a text from the array of its lines' numbers; by default their mean.
     combine: Callable[[Any], float] = lambda values: float(values.mean())
     template: str = "{:.2f}"  # how a value is printed
 

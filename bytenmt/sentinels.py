@@ -62,7 +62,7 @@ def compile_patterns(
 ) -> tuple[re.Pattern[str], ...]:
     """Compile regular expressions of the spans that a translation keeps unchanged.
 
-    classes: names of built-in classes of spans, such as "urls"; own: patterns of the user. Raises
+    classes: names of built-in classes of spans, such as "urls"; own: the user's expressions. Raises
     SettingError for an unknown class, or a pattern that is invalid or matches the empty text.
     """
     patterns = []
@@ -84,9 +84,10 @@ def compile_patterns(
 
 
 def find_spans(text: str, patterns: Sequence[re.Pattern[str]] | None = None) -> list[Span]:
-    """Return the spans of a text that match a pattern, in their order. None: of any class.
+    """Return the spans of a text that match a pattern, in their order.
 
-    Of overlapping matches the longest is kept, of equally long ones the earliest.
+    patterns: None for those of all built-in classes of spans, such as web addresses. Of overlapping
+    matches the longest is kept, of equally long ones the earliest.
     """
     if patterns is None:
         patterns = _triggered_patterns(text)

@@ -79,11 +79,11 @@ UTF8_NEXT, UTF8_COST = _build_tables()
 
 
 def decoding_cost(line_ends: bool) -> npt.NDArray[np.uint8]:
-    """Return a copy of UTF8_COST, (N_STATES, N_IDS) uint8, that forbids control characters.
+    """Return a copy of UTF8_COST, (10 states, 256 bytes) uint8, that forbids control characters.
 
-    UTF8_COST[state, byte] is the number of bytes, `byte` included, that finish its character in a
-    state of the UTF-8 automaton; 255: the byte is forbidden. C0, DEL and C1 characters, which a
-    terminal takes for commands, become forbidden, but TAB and, if `line_ends`, LF and CR.
+    [state of the UTF-8 automaton, byte] is the number of bytes from `byte` to the end of its
+    character; 0 for EOS; 255 if the byte is forbidden in that state. Control characters are C0, DEL
+    and C1, except TAB and, if `line_ends`, LF and CR.
     """
     cost = UTF8_COST.copy()
     kept = {TAB}
@@ -97,10 +97,10 @@ def decoding_cost(line_ends: bool) -> npt.NDArray[np.uint8]:
 def allowed_bytes(endless: bool) -> npt.NDArray[np.bool_]:
     """Return the mask by which a decoder writes valid UTF-8: which byte may come next.
 
-    It is (LONGEST_CHARACTER + 1, N_STATES, N_IDS) bool. The first axis is the number of bytes that
-    the text may still have, its last index also stands for more; the second is the state of the
-    UTF-8 automaton; the third is the byte. Control characters but TAB are forbidden. endless: allow
-    line ends, and EOS only where no byte is left, for a language model that fills its length.
+    The mask is (5, 10, 256) bool: the number of bytes that the text may still have (index 4 stands
+    for 4 or more), the state of the UTF-8 automaton (0 between characters; UTF8_NEXT has the
+    transitions), and the byte. Control characters except TAB are forbidden. endless: for a language
+    model that writes to its maximum length; allow line ends, and EOS only where no byte is left.
     """
     room = np.arange(LONGEST_CHARACTER + 1, dtype=np.uint8)[:, None, None]
     allowed: npt.NDArray[np.bool_] = decoding_cost(line_ends=endless) <= room

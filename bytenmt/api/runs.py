@@ -51,7 +51,8 @@ class Evaluation(NamedTuple):
 class Run:
     """A trained model on disk: a run folder or a weights file.
 
-    Its weights are read at the first use and kept. Raises CheckpointError where there is neither.
+    path: of it; raises CheckpointError if it does not exist. The weights are read at the first use
+    and kept.
 
     >>> run = Run("runs/mine")
     >>> result = run.evaluate(["오후 3시"], ["3 p.m."], beam=4)
@@ -101,7 +102,7 @@ class Run:
 
         sources, targets: lines, or the name of a file of lines (a str is a name); engine: the
         keyword arguments engine, device and threads of Translator.load. formality: the form of
-        address that the sources ask for, "formal" or "informal".
+        address that the sources ask for, "formal" or "informal"; None: neither.
         """
         runtime = self._runtime(FP32 | engine)
         runtime.check_formality(formality)
@@ -188,8 +189,9 @@ class Run:
     def generate(self, prompt: AnyStr, n_bytes: int = 1000, **options: Any) -> AnyStr:
         """Sample from a language model: return the prompt and at most n_bytes of further text.
 
-        The text ends with a whole character. options: temperature, top_k, top_p and seed, and the
-        engine as in surprisal. A prompt of str gives a str, one of bytes gives bytes.
+        The text ends with a whole UTF-8 character. options: temperature, top_k, top_p and seed of
+        the sampling, and engine, device, precision and threads, as for Translator.load. A prompt of
+        str gives a str, one of bytes gives bytes.
         """
         engine, sampling = _split(options, ENGINE_SETTINGS)
         data = prompt.encode() if isinstance(prompt, str) else prompt
@@ -226,7 +228,7 @@ class TrainingArguments:
     valid_tsv: Names | None = None
     valid_text: Name | None = None
     weights: Sequence[float] = ()  # how often each training corpus is read in an epoch; empty: once
-    arch: str | None = None  # the model to begin with, see `bytenmt info`
+    arch: str | None = None  # name of an architecture, such as "bahdanau"
     preset: str | None = None  # size of the model and training settings, such as "small"
     config: Name | None = None  # a TOML file of configuration keys
     settings: Mapping[str, Any] | Iterable[str] = ()  # keys and values, or texts `key=value`
@@ -252,7 +254,7 @@ def train(run: Name, **options: Any) -> Run:
     options: the fields of TrainingArguments, and keys of the section `train` by their own names,
     such as max_minutes=60 or lr=2e-3. Of the file `config`, `settings` and these keys later ones
     win; a value of None is left out. A signal such as Ctrl-C saves and raises KeyboardInterrupt
-    with its number. Raises BytenmtError for what a command would refuse.
+    with its number. Raises BytenmtError for unusable options or texts.
     """
     from bytenmt.distributed import SINGLE_PROCESS, pick_device
     from bytenmt.training import arguments

@@ -60,18 +60,18 @@ class Model(nn.Module, ABC, Generic[M, S]):
     def forward(self, tgt: Tensor, memory: M, state: S) -> tuple[Tensor, S]:
         """Read t target bytes; return the logits of the byte after each of them, and the new state.
 
-        tgt (rows, t) uint8: the decoder's input, BOS first; memory of n rows, state of n * beam.
-        Returns logits (rows, t, 256) and the state after the t bytes. With gradients the state is a
-        fresh one; without them the given state is consumed and may have been written in place.
+        tgt (rows, t) uint8: the bytes after those that `state` has read; the first one of a text
+        is BOS. memory: of n sentences. Returns logits (rows, t, 256) and the state after the t
+        bytes. Under no_grad the given state may be overwritten: use only the returned one.
         """
 
     def reorder(self, state: S, parents: Tensor) -> S:
         """Return the state in which row i continues row parents[i], as beam search chooses
         hypotheses.
 
-        parents (rows,) int64, each a row of the same sentence. Parts of the state of type Rings
-        (cyclic caches of past columns) are not copied: its Clock tells which row's ring holds a
-        column. Raises TypeError for a state that has only one of the two.
+        parents (rows,) int64, each a row of the same sentence. Fields of type Rings (cyclic caches
+        of past columns) are not copied; instead the state's Clock records which row's ring holds a
+        column. Raises TypeError for a state with Rings but no Clock, or a Clock but no Rings.
         """
 
         def reordered(part: Any) -> Any:
@@ -106,10 +106,11 @@ class AttentiveModel(Model[M, S]):
     ) -> tuple[Tensor, S, dict[int, Tensor]]:
         """Read t target bytes; return logits, the new state and attention weights.
 
-        All but the weights is as in Model.forward, with tgt (rows, t). The dict maps the number,
-        from 1, of each decoder layer that has attention to its weights (rows, t, s): how much the
-        prediction after each byte attends to each source byte, EOS included, in the order of the
-        source; 0 at padding. Without a source s is 0, or the dict is empty.
+        tgt (rows, t) uint8: the bytes after those that `state` has read; logits (rows, t, 256). The
+        dict maps the number, from 1, of each decoder layer that has attention to its weights
+        (rows, t, s): how much the prediction after each byte attends to each source byte, EOS
+        included, in the order of the source; 0 at padding. Without a source s is 0, or the dict is
+        empty.
         """
 
 

@@ -21,10 +21,10 @@ Reset = Literal["before", "after"]  # the product with the state, where a GRU re
 class CellOptions(NamedTuple):
     """The options of a stack of recurrent layers. A cell without a reset gate ignores them."""
 
-    # whether the reset gate multiplies the state before its product with the recurrent matrix, or
-    # that product
+    # the reset gate r is applied before or after the product with the recurrent matrix U:
+    # U (r * h) or r * (U h)
     reset: Reset = "before"
-    # number of the lowest layer's last inputs whose product the reset gate multiplies, too
+    # with "after", the lowest layer's last d_inside inputs c are reset, too: r * (U h + C c)
     d_inside: int = 0
 
 
@@ -38,9 +38,9 @@ class Cell(NamedTuple):
     n_parts: int
     # builds the module from d_input, d_hidden and options
     build_layer: Callable[[int, int, CellOptions], RecurrentLayer]
-    # writes the instructions for input x and returns the registers of the new state, h first, from:
-    # writer, x, prefix of the parameters' names, width of each vector of the state, number of each
-    # among the decoder's states (any numbers in an encoder), options
+    # writes a layer's instructions for the CPU engine, returns the registers of its new state, h
+    # first. Arguments: writer, register of the input, prefix of the parameters' names, d_hidden,
+    # index of each state vector among the decoder's states (ignored in an encoder), options
     write_layer: Callable[
         [Writer, Register, str, int, tuple[int, ...], CellOptions], tuple[Register, ...]
     ]
@@ -115,12 +115,12 @@ def write_recurrent_layers(
     width: int,
     options: CellOptions = DEFAULT_OPTIONS,
 ) -> tuple[Register, list[Register]]:
-    """Write the instructions of a stack of recurrent layers; return the top layer's h, all states.
+    """Write CPU engine instructions of a stack of recurrent layers; return top output and states.
 
-    step: writer of a program of the CPU engine; x: register of the input; name: prefix of the
-    parameters; depth: the number of layers; width: numbers in each vector. The states are the
-    registers of h of each layer, then of the second vector of each, such as an LSTM's c. In a
-    decode step they are the decoder's states 0, 1 and so on.
+    step: writer of the instructions; x: register of the input; name: prefix of the parameters'
+    names; depth: number of layers; width: d_hidden. Returns the register of the top layer's h, and
+    those of the states: h of each layer, then, with LSTMs, c of each. In a decode step they are the
+    decoder's states 0, 1 and so on.
     """
     layers = []
     for layer in range(depth):

@@ -26,8 +26,8 @@ class SourceOrder(NamedTuple):
     """The order and length in which the encoder reads a source."""
 
     reverse: bool = False  # bytes are read from the last to the first; EOS stays last
-    # ByteNet's (a, b): a source of s bytes, EOS counted, has ceil(a s + b) columns, and EOS is read
-    # past its end; None in other architectures
+    # ByteNet's (a, b): the encoder has ceil(a s + b) output columns for a source of s bytes,
+    # EOS counted, and reads EOS past its end; None in other architectures
     unfolding: tuple[float, float] | None = None
 
 
@@ -112,9 +112,9 @@ class ModelWriter:
         return logits
 
     def program(self, logits: Register, **sizes: Any) -> ModelProgram:
-        """Return both programs, when all is written.
+        """Return the encoder's program and the decode step's; call it when both are written.
 
-        logits: register that `output` returned; sizes: ModelProgram's fields from `states` on.
+        logits: register that `output` returned; sizes: fields of ModelProgram (states, rings, …).
         """
         return ModelProgram(
             self.encode.program(), self._step.program(), logits, self._first_step_byte, **sizes

@@ -34,7 +34,7 @@ class Architecture:
     name: str  # of the folder
     config_class: str  # in config.py
     model_class: str  # in model.py
-    has_program: bool = True
+    has_program: bool = True  # whether the folder has program.py
 
     def _import(self, module: str, name: str) -> Any:
         return getattr(import_module(f"{__package__}.{self.name}.{module}"), name)
@@ -84,9 +84,9 @@ def register(
 
     section: its configuration class, a frozen subclass of ModelSection whose tag is the
     architecture's name. model: builds the module from a configuration. presets: for "small", and
-    for any other preset, the values of the sections "model" and "train". write_program: see
-    Architecture; without it PyTorch decodes, since the CPU engine needs a program. Raises
-    ValueError for a name that is taken or an unknown preset.
+    for any other preset, the values of the sections "model" and "train". write_program: returns a
+    model's instructions for the CPU engine; None: PyTorch decodes. Raises ValueError for a name
+    that is registered already, an unknown preset, or no "small".
     """
     name = str(section.__struct_config__.tag)
     new = Architecture(name, section.__name__, "")

@@ -47,8 +47,8 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
     ngrams: tuple[Annotated[int, Meta(ge=2, le=8)], ...] = ()
     # rows of each table, a power of two; 0: 8192
     ngram_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0
-    # rows of a table of word beginnings, a power of two; 0: none. The beginning of a word goes up
-    # to the byte itself. Ignored without ngrams.
+    # rows of one more table, a power of two, which is indexed by a hash of the current word's bytes
+    # up to the byte itself; 0: no such table. Ignored without ngrams.
     ngram_word_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0
     ngram_case: Literal["kept", "folded"] = "kept"  # folded: A to Z are hashed as a to z
 

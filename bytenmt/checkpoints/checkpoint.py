@@ -52,10 +52,10 @@ class TrainerCheckpoint(NamedTuple):
     """All that a run is resumed from, the contents of trainer.pt; its tensors are on the CPU."""
 
     update: int  # the number of the update after which it was saved
-    weights: dict[str, Tensor]  # those that are being trained, not their moving average
-    trainer: dict[str, Any]  # the states of the optimiser and so on that save_checkpoint was given
+    weights: dict[str, Tensor]  # by parameter name: the trained ones, not their moving average
+    trainer: dict[str, Any]  # the state dicts of the optimisers, the moving average and so on
     config: Config
-    facts: Facts  # about the training, see checkpoints.facts
+    facts: Facts  # about the training, such as its progress and its files
 
 
 @contextmanager
@@ -121,7 +121,7 @@ def save_checkpoint(
 def write_weights(path: Path, tensors: Mapping[str, Tensor], config: Config, facts: Facts) -> None:
     """Write tensors of a model, by name, as a weights file in float32, with config and facts.
 
-    Raises CheckpointError.
+    Raises CheckpointError if the file cannot be written.
     """
     arrays = {name: _array(tensor.float()) for name, tensor in tensors.items()}  # also float64's
     write_weights_file(path, without_zero_rows(arrays), config, facts)
@@ -133,7 +133,10 @@ def _array(tensor: Tensor) -> Array:
 
 
 def load_checkpoint(run: Path) -> TrainerCheckpoint:
-    """Load the checkpoint of a run folder to resume from. Raises CheckpointError."""
+    """Load trainer.pt, the checkpoint from which the training of a run folder is resumed.
+
+    Raises CheckpointError if it is missing or damaged.
+    """
     file = run / TRAINER
     try:
         saved = torch.load(file, map_location="cpu", weights_only=True)
@@ -152,9 +155,9 @@ def load_checkpoint(run: Path) -> TrainerCheckpoint:
 def read_initial_weights(path: Path, model: ModelConfig) -> tuple[Path, dict[str, Tensor]]:
     """Read initial weights for a new run; return the path of their file and the tensors.
 
-    path: a run folder, of which the best weights are read, or a weights file; model: the new run's
-    configuration. Dropout may differ, and n-gram tables may be new. Raises CheckpointError if they
-    belong to another model.
+    path: a run folder, of which the best weights are read, or a weights file. model: the model
+    section of the new run's configuration. Raises CheckpointError if it is not that of the weights:
+    dropout alone may differ, and n-gram tables be new.
     """
     file, stored = read_run(path)
     names = ["dropout"]

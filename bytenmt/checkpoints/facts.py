@@ -37,7 +37,7 @@ class Progress(Struct):
     waited: Count = 0  # validations since the best one
     # CPU threads of each process, kept when the run is resumed; 0: not known
     threads: Annotated[int, Meta(ge=0, le=MAX_THREADS)] = 0
-    standstills: Count = 0  # validations that were not the best so far, for the plateau schedule
+    standstills: Count = 0  # validations of the whole run that brought no new best one
     # the update of the last validation, 0 before the first; None: not known, as in older files
     validated: Count | None = None
 
@@ -75,23 +75,23 @@ class DoubtThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
     translation.confidence.doubt_of computes it.
     """
 
-    unsure: Amount  # a translation with more doubt is not sure
-    wrong: Amount | None = None  # one with more is wrong; None where doubts do not tell
+    unsure: Amount  # a translation with more doubt is flagged as unsure
+    wrong: Amount | None = None  # with more than this, as wrong; None: no doubt is proof enough
 
 
 class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Thresholds, measured on validation text, beyond which a translation is flagged."""
 
-    n_lines: Count  # of that text
-    length_ratio: Amount  # bytes of the target for a byte of the source, the mean
-    # of the target's bytes, for a byte of the source (Gale and Church 1993)
+    n_lines: Count  # lines of the validation text
+    length_ratio: Amount  # mean number of target bytes per source byte
+    # variance of the number of target bytes, per source byte (Gale and Church 1993)
     length_variance: Amount
-    # The least that a source must save: what a translation costs without its source, less what it
-    # costs with it. None for a model that was not trained with empty sources, whose cost without a
-    # source says nothing.
+    # An unsure translation is flagged as invented if its source saves fewer bits than this: its
+    # total cost with an empty source, less its cost with the source. None for a model that was not
+    # trained with empty sources.
     source_bits: Annotated[float, Meta(ge=-1e6, le=1e6)] | None = None
-    # Of each search that they were measured with, GREEDY_SEARCH and the like; empty in older files,
-    # which had thresholds of bits per byte.
+    # Thresholds by kind of search: "greedy", "beam" or "reranked" (a beam whose hypotheses a model
+    # of the opposite direction ranks); empty in files of older versions.
     searches: dict[str, DoubtThresholds] = {}
 
     def of_search(self, beam: int, is_reranked: bool = False) -> DoubtThresholds | None:
@@ -108,8 +108,8 @@ class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
 class WordFilter(Struct, frozen=True, kw_only=True):
     """A set of words as a Bloom filter, a bit array; translation.source_words.contains reads it."""
 
-    bits: Annotated[bytes, Meta(min_length=1, max_length=1 << 24)]  # packed; base64 in the file
-    n_words: Count
+    bits: Annotated[bytes, Meta(min_length=1, max_length=1 << 24)]  # 8 a byte, lowest bit first
+    n_words: Count  # words that were added
 
 
 class SourceWords(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -118,7 +118,7 @@ class SourceWords(Struct, frozen=True, omit_defaults=True, kw_only=True):
     language: str = ""  # code of the source language, such as "de"; empty: not known
     min_count: Count  # occurrences from which on a word is known
     known: WordFilter
-    ordinary: WordFilter  # words that are not names; see translation.source_words
+    ordinary: WordFilter  # words seen as something other than a name that stays untranslated
 
 
 class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -132,13 +132,13 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     corpora: tuple[PairFiles, ...] = ()  # files of the training pairs
     # share of the training pairs with several sentences
     multi_sentence_share: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None
-    texts: tuple[TextFact, ...] = ()  # of a language model
-    valid: PairFiles | None = None  # the files that the run was validated on, tgt alone for a text
-    more_valid: tuple[PairFiles, ...] = ()  # further ones
+    texts: tuple[TextFact, ...] = ()  # training texts of a language model
+    valid: PairFiles | None = None  # the validation files; of a language model tgt alone
+    more_valid: tuple[PairFiles, ...] = ()  # further validation files
     search: SearchDefaults | None = None  # None where they were not tuned
     flags: FlagThresholds | None = None  # None where they were not calibrated
     words: SourceWords | None = None  # None where they were not counted
-    # version of the patterns of the spans that it learnt to copy as sentinels
+    # version of the patterns that find the spans which the model learnt to copy
     patterns: Count | None = None
 
     def without_folders(self) -> Facts:

@@ -27,10 +27,11 @@ class MetricsLog:
         validated: int | None = None,
         watch: Callable[[Record], None] | None = None,
     ) -> None:
-        """Remove the records after the last checkpoint, which a resumed run writes again.
+        """Open the log of a run folder; remove records that a resumed run will write again.
 
-        update: where the run begins or goes on; validated: the update of the last validation that
-        the checkpoint knows, None for all; watch: also called with every record.
+        update: the last update of the checkpoint, 0 for a new run: records of later updates are
+        removed. validated: update of its last validation: records of later validations are removed;
+        None: also up to `update`. watch: called with every record that is written.
         """
         self.path = run / METRICS
         self.watch = watch
@@ -46,7 +47,10 @@ class MetricsLog:
         write_atomically(self.path, b"".join(kept))
 
     def write(self, record: Record) -> None:
-        """Append a record, values by name with "update", as JSON. Raises CheckpointError."""
+        """Append a record, values by name, as a line of JSON; its "update" is the update's number.
+
+        Raises CheckpointError if the file cannot be written.
+        """
         if self.watch is not None:
             self.watch(record)
         try:

@@ -66,16 +66,16 @@ def write_rounded(
 ) -> None:
     """Write float32 weights, by name, as a weights file in the precision "fp32" or "int8".
 
-    config, facts: stored in it. Raises CheckpointError.
+    config, facts: stored in it. Raises CheckpointError if it cannot be written.
     """
     write_weights_file(output, round_arrays(arrays, precision), config, facts, precision)
 
 
 def round_arrays(arrays: Mapping[str, Array], precision: str) -> dict[str, Array]:
-    """Convert a model's finite float32 weights, by name, to the arrays of a weights file.
+    """Convert a model's finite float32 weights, by name, to the arrays stored in a weights file.
 
-    precision: of the file, "fp32" or "int8". weights.restore_weights is the inverse, but for the
-    rounding.
+    precision: "fp32", or "int8": then each matrix becomes an int8 array and a float32 array of
+    scales, one a row. weights.restore_weights undoes it, up to rounding.
     """
     arrays = without_zero_rows(arrays)
     if precision == "fp32":

@@ -92,8 +92,9 @@ def weights_path(path: Path, which: Which = "best") -> Path:
 
 
 def read_run(path: Path, which: Which = "best") -> tuple[Path, StoredWeights]:
-    """Read a weights file, or that of a folder (see weights_path); return its path and contents.
+    """Read a weights file, or one of a folder; return its path and contents.
 
+    which: of a folder, the "best" or the "last" weights of its training, or those published in it.
     Search defaults beside the weights, in search.json, replace those in the file. Raises
     CheckpointError where it cannot be read, does not fit its configuration, or has values that are
     not finite.
@@ -111,7 +112,7 @@ def read_run(path: Path, which: Which = "best") -> tuple[Path, StoredWeights]:
 def read_config(path: Path) -> Config:
     """Return the configuration in a weights file, or in that of the last update in a run folder.
 
-    Raises CheckpointError.
+    Raises CheckpointError if there is no such file or it cannot be read.
     """
     return read_header(weights_path(path, "last"))[0]
 
@@ -119,7 +120,8 @@ def read_config(path: Path) -> Config:
 def read_header(file: Path) -> tuple[Config, Facts, str]:
     """Return the configuration, facts and precision ("fp32" or "int8") in a weights file's header.
 
-    Facts tell about the training, such as its number of pairs. Raises CheckpointError.
+    Facts tell about the training, such as its number of pairs. Raises CheckpointError if they
+    cannot be read.
     """
     try:
         with safe_open(file, framework="np") as opened:
@@ -184,7 +186,7 @@ def write_weights_file(
     """Write a weights file: arrays by name, exactly as given, configuration, facts and precision.
 
     The arrays come from without_zero_rows or quantize.round_arrays; precision: of their matrices.
-    Equal contents give equal bytes. Raises CheckpointError.
+    Equal contents give equal bytes. Raises CheckpointError if the file cannot be written.
     """
     data = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
     # The library does not keep the order of metadata: they are written into the header here.
@@ -216,9 +218,9 @@ def restore_weights(arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def without_zero_rows(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return a model's arrays without the rows of its n-gram tables that are all zeros.
+    """Return a copy of a model's arrays, by name, without all-zero rows of its n-gram tables.
 
-    A bit mask tells which rows are there; `restore_weights` is the inverse.
+    An added array, a packed bit mask, tells which rows are kept. `restore_weights` undoes it.
     """
     table = arrays.get(NGRAM_TABLES)
     if table is None:

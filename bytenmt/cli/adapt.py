@@ -33,6 +33,8 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) ->
     to stop the training and to measure the result. Of a model with tables of n-grams, such as those
     in the clone, only the tables of long n-grams and of words learn, so that it hardly gets worse
     on other text. It takes one to two minutes.
+    \f
+    runs: MODEL alone. files: the paths MEMORY.
     """
     from bytenmt.checkpoints.weights import PUBLISHED, has_weights, read_run
     from bytenmt.training.adaptation import adapt as adapt_model

@@ -49,8 +49,8 @@ class Console(Reporter):
         """Show a progress bar on a terminal while the context is open; yield it to advance it.
 
         total: the amount of work in units; None: show nothing. unit: "B", " lines", or "" for a
-        share of 1. begun: the amount that is done already. what: the name of the work. Off a
-        terminal, work with the unit "" prints a line from time to time.
+        share, of which the total is 1. begun: the amount that is done already. what: the name of
+        the work. Off a terminal, work with the unit "" prints a line from time to time.
         """
         is_terminal = sys.stderr is not None and sys.stderr.isatty()
         if total is None or sys.stderr is None or (unit and not is_terminal):

@@ -66,6 +66,9 @@ def evaluate(
     signatures. Several models give a table; p is the p-value of the difference from the first one,
     by sacreBLEU's paired bootstrap, and runs that differ only in their seeds get mean and standard
     deviation.
+    \f
+    runs: the paths MODEL. settings: the given options of search, sampling and kept spans, by name,
+    such as {"beam": 4}. engine: the engine, device, precision and threads to decode with.
     """
     from bytenmt.cli import inputs
     from bytenmt.evaluation import comparison

@@ -28,8 +28,8 @@ def stream_of(path: Path | None) -> Path | None:
 def standard_input() -> BufferedReader:
     """Open standard input for reading bytes, in place of sys.stdin.buffer.
 
-    That one has a lock that a waiting thread would hold while the program ends, which Python takes
-    for a fatal error.
+    sys.stdin.buffer has a lock; if a waiting thread holds it while the program ends, Python takes
+    that for a fatal error.
     """
     if sys.stdin is None:
         raise BytenmtError("standard input is closed: name an input file by -i FILE")
@@ -56,7 +56,7 @@ def check_output(output: Path | None, *inputs: Path | None) -> None:
 def output_lock(path: Path) -> Iterator[None]:
     """Lock an output file against other commands while the context is open.
 
-    The lock is one of the system, on the file .NAME.lock, and ends with the process. Raises
+    It is a lock of the operating system (flock) on .NAME.lock, and ends with the process. Raises
     BytenmtError if another command has it.
     """
     path = path.resolve()
@@ -134,12 +134,12 @@ def resumable_writer(
 ) -> Iterator[tuple[BinaryIO, int]]:
     """Open .NAME.part for writing, which becomes `path`, named NAME, at the end of the context.
 
-    Yields the open file and the number of lines that it has already. After an error it stays,
-    unless empty, with .NAME.options beside it.
+    Yields the open file and the number of lines that it has already. After an error .NAME.part
+    stays, unless it is empty, with .NAME.options beside it.
 
     resume: keep the whole lines that an interrupted command has written there; otherwise
         BytenmtError is raised if there are some.
-    options: on which the lines depend, by name; BytenmtError is raised if they have changed.
+    options: those that change the lines, by name; BytenmtError is raised if they have changed.
     """
     path = path.resolve()  # a link stays one
     part = path.with_name(f".{path.name}.part")

@@ -55,7 +55,11 @@ def load_models(runs: Sequence[Path], spec: EngineSpec) -> Runtime:
 
 
 def provenance(runtime: Runtime) -> list[str]:
-    """Return a text each for the configuration, update, precision and engine of loaded models."""
+    """Return texts about loaded models and their engine, for a report of results.
+
+    They are, for each model, "configuration DIGEST", "update N", the number of its last training
+    update, "weights PRECISION" unless that is fp32, and "engine NAME PRECISION".
+    """
     lines = []
     for run in runtime.runs:
         lines += [f"configuration {fingerprint(run.config)}", _update(run)]
@@ -81,9 +85,10 @@ def check_source(run: Path, has_source: bool, src: object) -> None:
 
 
 def open_text(path: Path, may_be_empty: bool = False) -> TextFile:
-    """Open a text file, or a named pipe, which is read to its end; warn of invalid UTF-8 in it.
+    """Open a text file, or a named pipe, which is read to its end.
 
-    Raises DataError if it is not UTF-8, or has no lines unless it may be empty.
+    Invalid UTF-8 in some lines is replaced by U+FFFD, with a warning. Raises DataError if so many
+    lines are invalid that the text must be in another encoding, or if it is empty and must not be.
     """
     text = TextFile.open(path)
     if len(text) or not may_be_empty:

@@ -59,6 +59,8 @@ def predict(
 
     The text is FILE, or stdin: any bytes of any length, which are read as one stream, in constant
     memory. With --per-byte the summary goes to stderr.
+    \f
+    runs: the paths MODEL. files: FILE, or (). engine: the engine, device and threads.
     """
     from bytenmt.cli import inputs
     from bytenmt.language.surprisal import PredictionSummary, json_lines
@@ -138,6 +140,8 @@ def generate(
     """Sample text from a language model.
 
     Prints valid UTF-8 while it is sampled. The same --seed gives the same text.
+    \f
+    runs: MODEL alone. sampling: the given ones of temperature, top_k, top_p and seed, by name.
     """
     from bytenmt.cli import inputs
     from bytenmt.language.generate import generate as generate_text

@@ -24,7 +24,7 @@ class LanguageOptions:
 
     @property
     def languages(self) -> Direction | None:
-        """Source and target language of --pair, None if not given. Raises BytenmtError."""
+        """The languages of --pair, None if not given. Raises BytenmtError if it is malformed."""
         return None if self.pair is None else Direction.parse(self.pair)
 
 
@@ -33,8 +33,9 @@ def agreed_languages(
 ) -> Direction | None:
     """Return the languages of --pair, else those a model was trained on; None if not known.
 
-    corpora: the training files of the model `run`, whose names have language codes. tell: called
-    with a message for each side where the two have different languages; regions (de-AT) may differ.
+    pair: of --pair. corpora: training files of the model `run`, whose names have language codes.
+    tell: called with a message for each side, source or target, where --pair has another language
+    than the training files; another region (de-AT for de) is not one.
     """
     trained_on = model_languages(corpora)
     for side, code, other in zip(("source", "target"), pair or (), trained_on or (), strict=False):

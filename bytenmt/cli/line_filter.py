@@ -84,7 +84,7 @@ class LineFilter:
     # Called with lines and the number of the first one, from 0.
     translate: Callable[[Sequence[bytes], int], list[TranslationResult]]
     output: BinaryIO
-    form: OutputFormat = format_plain  # makes the bytes to write
+    form: OutputFormat = format_plain  # makes the bytes to write from the results of lines
     buffer_size: int = 1000  # lines that are translated together
     n_done: int = 0  # lines that the output has already, which are skipped
 
@@ -134,9 +134,10 @@ class LineFilter:
 
 
 def read_lines(input: BinaryIO, name: str) -> Iterator[InputLine]:
-    """Yield a stream's lines as valid UTF-8; warn at the end of lines that had to be repaired.
+    """Yield the lines of a stream, invalid UTF-8 in them replaced by U+FFFD; warn of it at the end.
 
-    name: of the stream, for messages. Raises DataError if it is not text in UTF-8.
+    name: of the stream, for messages. Raises DataError if so many lines are invalid that the text
+    must be in another encoding, and for a line of more than 16 MiB.
     """
     n_lines = n_repaired = 0
     sample = b""

@@ -56,7 +56,10 @@ class MainGroup(click.Group):
         return {name: command for name in COMMANDS if (command := self.get_command(None, name))}
 
     def main(self, *args: Any, standalone_mode: bool = True, **more: Any) -> Any:
-        """Run a command and exit with its code; without standalone_mode, return if it is 0."""
+        """Run a command and exit with its code.
+
+        standalone_mode: False: return None instead, if the code is 0. args, more: of click's main.
+        """
         try:
             run: Any = super().main  # whose type knows only some of these arguments
             code = run(*args, standalone_mode=False, **more)
@@ -66,7 +69,7 @@ class MainGroup(click.Group):
             sys.exit(code)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; a signal or a closed pipe becomes the exit code of a shell."""
+        """Run the command; exit with 128 + number for a signal, 141 for a closed output pipe."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:  # its argument is the signal, if it was another one

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertOptions:
-    """The options of `bytenmt convert`."""
+    """The options of `bytenmt convert`; a flag marks a translation as doubtful."""
 
     output: Path = option(MISSING, "Weights file to write, FILE.safetensors.", "-o", "--output")
     precision: str = option(

@@ -105,9 +105,9 @@ def command(
 ) -> Callable[[Callable[..., None]], Command]:
     """Return a decorator that makes a click command of a function, with its docstring as the help.
 
-    name: of the command. groups: click parameters for arguments of the function, by the arguments'
-    names. For any other argument whose type is a dataclass, the options are the fields that the
-    dataclass declares by config.fields.option. context: settings of click's context.
+    name: of the command. groups: the click parameters of some arguments of the function, each named
+    after its argument. For any other argument whose type is a dataclass, the options are the fields
+    that the dataclass declares by config.fields.option. context: settings of click's context.
     """
 
     def decorate(function: Callable[..., None]) -> Command:

@@ -21,9 +21,9 @@ Align = Callable[[Sequence[BestChunks]], Sequence[Sequence[CharacterLink]]]
 def n_best_list(
     results: Sequence[TranslationResult], first: int, seconds: Sequence[float]
 ) -> bytes:
-    """Return all hypotheses as lines `sentence ||| text ||| score`, a sentence's best first.
+    """Return all hypotheses as lines `number ||| text ||| score`, the best of an input line first.
 
-    results: of consecutive input lines. first: number of the first one, from 0. seconds: unused.
+    results: of consecutive input lines, the first one with the number `first`. seconds: unused.
     """
     return b"".join(
         b"%d ||| %b ||| %.6f\n" % (number, hypothesis.text, hypothesis.score)
@@ -36,13 +36,13 @@ def n_best_list(
 class JsonRecords:
     """Formats translations as JSON objects, a line each, when it is called.
 
-    n_best: include the list of hypotheses if it is more than 1. align: returns for each line, given
-    by its sentences, the links of its characters to those of the source; None: no alignment.
+    n_best: size of the n-best lists; 1: none are written. align: called with the sentences of each
+    line; returns for each line the links between characters of translation and source; None: none.
 
     An object has line: number from 1, as warnings and editors count; source; the fields of the best
     hypothesis; verdict: sure, check or wrong; reasons for it, in words; flags: the same for
-    programs, such as "loop"; n_best: the fields of each hypothesis; alignment: of the best one;
-    seconds: from the arrival of the line to its translation.
+    programs, such as "loop"; unknown_words: of the source; n_best: the fields of each hypothesis;
+    alignment: of the best one; seconds: from the arrival of the line to its translation.
     """
 
     n_best: int = 1

@@ -137,6 +137,9 @@ def serve(models: tuple[str, ...], network: NetworkOptions, decoding: dict[str, 
     BYTENMT_SERVE_MAX_QUEUE for --max-queue, BYTENMT_SERVE_MODELS for PAIR=MODEL, BYTENMT_SERVE_BEAM
     for --beam-size. To make the server public, require --api-keys and put a TLS proxy in front of
     it, named by --trusted-proxy.
+    \f
+    models: texts PAIR=MODEL. decoding: the given options on how they translate, by name, such as
+    {"beam": 5, "threads": 4}.
     """
     known = {
         f"{PREFIX}_{param.name}".upper()

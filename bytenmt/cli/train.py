@@ -76,6 +76,9 @@ def train(
     combined and repeated. A byte language model is trained on --text. Text files may be packed
     (.gz, .xz, .zst). Options of the training are keys of the configuration, whose defaults a preset
     may change. Under torchrun all processes train one model.
+    \f
+    limits: the given keys of the configuration section `train`, such as {"max_minutes": 60}.
+    machine: the device and threads.
     """
     import torch
 

@@ -96,6 +96,9 @@ def translate(
     One line is written for each line read, in order. A line that arrives alone is translated
     immediately; an empty line stays empty. An output file appears when it is complete; after an
     interruption the same command with --resume continues.
+    \f
+    runs: the paths MODEL. settings: the given options of search, sampling, output and kept spans,
+    by name, such as {"beam": 4}. engine: the engine, device, precision and threads.
     """
     from bytenmt.cli import inputs
     from bytenmt.cli.line_filter import LineFilter

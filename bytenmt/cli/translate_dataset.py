@@ -49,6 +49,9 @@ def translate_dataset(
     one already are skipped, so the same command continues an interrupted job. Uses the Ray cluster
     of RAY_ADDRESS or `ray start`, otherwise this machine; all machines of a cluster must see IN,
     OUT and the models under the same paths. With --device cuda each actor takes a GPU.
+    \f
+    files: IN and OUT. settings: the given options of search, sampling and kept spans, by name, such
+    as {"beam": 4}. engine: the engine, device, precision and threads of each actor.
     """
     from bytenmt.cli import inputs
     from bytenmt.datasets import Translate, ray_job

@@ -86,6 +86,8 @@ def translate_file(
     the like are kept, see --keep. Existing translations stay; doubtful new ones are marked for
     review. OUT appears when it is complete. - is stdin or stdout; stdin needs --format. This needs
     pip install 'bytenmt[documents]'.
+    \f
+    files: IN and OUT. settings: the given translation options, by name, such as {"beam": 4}.
     """
     from bytenmt.cli import inputs
     from bytenmt.documents.memory import TranslationMemory

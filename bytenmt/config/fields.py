@@ -101,8 +101,8 @@ def option(default: Any, help: str, *flags: str, **more: Any) -> Any:
 def options_of(record: type) -> dict[str, Option]:
     """Return the options that a class declares, by field name.
 
-    A dataclass declares them by `option`, a configuration section (a msgspec Struct) by a type with
-    a description.
+    A dataclass declares them by `option`, a configuration section (a msgspec Struct) by types like
+    Annotated[int, option_help("Random seed.")].
     """
     hints = get_type_hints(record, include_extras=True)
     if is_dataclass(record):
@@ -125,8 +125,8 @@ def check_values(
 ) -> dict[str, Any]:
     """Check values against the options of their names; return them in the options' types.
 
-    Values without an option are returned as they are. shown: returns what messages call a name.
-    Raises SettingError, which names the option, for a wrong value.
+    Values without an option are returned as they are. shown: returns the spelling of a name for
+    messages, such as "--beam-size". Raises SettingError, which names the option, for a wrong value.
     """
     checked = dict(values)
     for name in values.keys() & options.keys():
@@ -151,7 +151,7 @@ def check_name(key: str, name: str, names: Iterable[str]) -> None:
 
 
 def explain_mistake(message: str) -> str:
-    """Rewrite msgspec's message about a wrong value: "expected a whole number, …"."""
+    """Return msgspec's message "Expected `int`, …" as "expected a whole number, …"."""
     words = re.sub("`(int|float|str|bool)`", lambda match: WORDS[match[1]], message)
     return f"{words[0].lower()}{words[1:]}".replace("`", "")
 

@@ -16,7 +16,7 @@ from bytenmt.plugins import SCHEDULES
 
 
 class Progress(Protocol):
-    """The progress of a training run that schedules and limits read: see facts.Progress."""
+    """The progress of a training run, as far as schedules and limits read it."""
 
     update: int  # the number of the last update
     epoch: int  # from 0
@@ -24,7 +24,7 @@ class Progress(Protocol):
     epoch_batches: int  # batches of the epoch; 0: not known
     seconds: float  # of training in all
     waited: int  # validations since the best one
-    standstills: int  # validations that were not the best so far
+    standstills: int  # validations of the whole run that brought no new best one
 
 
 # The schedules that fall until the end of the run, and therefore need one.
@@ -32,30 +32,39 @@ SCHEDULES_WITH_END = frozenset({"cosine", "linear", "wsd", "halving"})
 
 
 def cosine(train: TrainConfig, progress: Progress) -> float:
-    """Return the factor of train.lr: half a cosine from 1 down to 0 at the end of the run."""
+    """Return the factor of train.lr: half a cosine from 1 at the run's start to 0 at its end.
+
+    The run includes the warm-up, during which lr_factor replaces this factor by its own.
+    """
     return 0.5 * (1 + math.cos(math.pi * fraction_done(train, progress)))
 
 
 def linear(train: TrainConfig, progress: Progress) -> float:
-    """Return the factor of train.lr: linear from 1 down to 0 at the end of the run."""
+    """Return the factor of train.lr: linear from 1 at the run's start to 0 at its end.
+
+    The run includes the warm-up, during which lr_factor replaces this factor by its own.
+    """
     return 1 - fraction_done(train, progress)
 
 
 def inverse_sqrt(train: TrainConfig, progress: Progress) -> float:
-    """Return the factor of train.lr after the warm-up, during which it rises linearly to 1:
-    sqrt(warm-up updates / next update) (Vaswani et al. 2017)."""
+    """Return the factor of train.lr after the warm-up: sqrt(warm-up updates / next update).
+
+    See Vaswani et al. 2017. lr_factor adds the warm-up.
+    """
     return math.sqrt(max(1, train.warmup_updates) / (progress.update + 1))
 
 
 def constant(train: TrainConfig, progress: Progress) -> float:
-    """Return the factor of train.lr: always 1."""
+    """Return the factor of train.lr after the warm-up (which lr_factor adds): always 1."""
     return 1.0
 
 
 def wsd(train: TrainConfig, progress: Progress) -> float:
-    """Return the factor of train.lr for warm-up, stable, decay (Hu et al. 2024).
+    """Return the factor of train.lr after the warm-up: 1, then a linear fall to 0.
 
-    It is 1 until it falls linearly to 0 in the last share train.decay_share of the run.
+    The fall takes the last part of the run, the fraction train.decay_share of it. lr_factor adds
+    the warm-up. See Hu et al. 2024 (warm-up, stable, decay).
     """
     return min(1.0, (1 - fraction_done(train, progress)) / train.decay_share)
 
@@ -63,16 +72,18 @@ def wsd(train: TrainConfig, progress: Progress) -> float:
 def halving(train: TrainConfig, progress: Progress) -> float:
     """Return the factor of train.lr: 1 for two thirds of the run, then halved after each twelfth.
 
-    Of twelve epochs, that is after the eighth and each later one (Luong et al. 2015).
+    Of twelve epochs, that is after the eighth and each later one (Luong et al. 2015). lr_factor
+    adds the warm-up.
     """
     n_twelfths = int(12 * fraction_done(train, progress))
     return float(0.5 ** max(0, n_twelfths - 7))
 
 
 def plateau(train: TrainConfig, progress: Progress) -> float:
-    """Return the factor of train.lr: train.plateau_factor ** validations that were not the best.
+    """Return the factor of train.lr: train.plateau_factor ** progress.standstills.
 
-    See Gehring et al. 2017.
+    Each validation that is not the best so far multiplies the rate once more (Gehring et al. 2017).
+    lr_factor adds the warm-up.
     """
     return float(train.plateau_factor**progress.standstills)
 
@@ -85,8 +96,8 @@ for package_schedule in PACKAGE_SCHEDULES:  # a plugin's of the same name wins
 def lr_factor(train: TrainConfig, progress: Progress) -> float:
     """Return the learning rate of the next update as a factor of train.lr.
 
-    It is a linear warm-up, then train.schedule. Raises BytenmtError where the schedule returns a
-    factor that is not finite.
+    It rises linearly to 1 over train.warmup_updates; then the schedule train.schedule gives it.
+    Raises BytenmtError where the schedule returns a factor that is not finite.
     """
     update = progress.update + 1
     warmup_updates = max(1, train.warmup_updates)
@@ -120,7 +131,11 @@ def fraction_done(train: TrainConfig, progress: Progress) -> float:
 
 
 def stopped_early(train: TrainConfig, progress: Progress) -> str:
-    """Return the reason, for the user, why training ends before its limits; "" if it goes on."""
+    """Return a message why training ends before its limits; "" if it goes on.
+
+    It ends after train.patience validations without a better one, or when the plateau schedule has
+    brought the rate below train.min_lr times its peak.
+    """
     if train.patience and progress.waited >= train.patience:
         return f"no better {train.metric.replace('_', ' ')} for {progress.waited} validations"
     if train.schedule == "plateau" and train.plateau_factor**progress.standstills < train.min_lr:

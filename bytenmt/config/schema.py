@@ -165,9 +165,9 @@ def parse_config(tree: Mapping[str, Any]) -> Config:
 def parse_stored_config(tree: Mapping[str, Any]) -> Config:
     """Convert the configuration of a weights file, also of one that an earlier version has written.
 
-    Removed keys of `data` and `train`, and intervals that were times, are left out: they change
-    nothing that a model computes. Removed keys of `model` are left out where they have their former
-    defaults. Raises ConfigError.
+    Of `data` and `train`, keys that no longer exist are dropped, and so are intervals in time
+    (strings), which are now in updates: neither changes what a model computes. Of `model`, such
+    keys are dropped if they have their former defaults. Raises ConfigError for anything else.
     """
     sections = {
         name: tree[name] for name in ("model", "data", "train") if tree.get(name) is not None

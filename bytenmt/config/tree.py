@@ -58,10 +58,10 @@ def merge(tree: dict[str, Any], over: Mapping[str, Any]) -> None:
 
 
 def merge_settings(tree: dict[str, Any], settings: Mapping[str, Any]) -> None:
-    """Update the nested dictionary of a preset, in place, with settings, which win; see merge.
+    """Update the nested dictionary of a preset, in place, with settings, which win.
 
-    Settings that give the layers of a convolutional net drop the preset's dilations, which are made
-    for its own number of layers.
+    Nested dictionaries are merged. Settings that give the layers of a convolutional net drop the
+    preset's dilations, which are made for its own number of layers.
     """
     given = settings.get("model", {})
     for layers, dilations in DILATIONS_OF.items():

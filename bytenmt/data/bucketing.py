@@ -38,9 +38,9 @@ def next_random(state: RandomState) -> np.uint64:
 
 @njit
 def random_below(state: RandomState, limit: int) -> int:
-    """Return a random integer from 0 to limit - 1, and advance `state`, see next_random, in place.
+    """Return a random integer from 0 to limit - 1, and advance `state` in place.
 
-    limit: at most 2 ** 32.
+    state (1,) uint64: of splitmix64; limit: at most 2 ** 32.
     """
     product = (next_random(state) >> HALF) * np.uint64(limit)
     return int(np.int64(product >> HALF))
@@ -87,7 +87,8 @@ def count_cells(
 
     A key is the number of a bin of lengths: long lengths of similar size share one. source, target
     (m,): bytes of each side of the pairs; copies (m,): how often each pair occurs, empty for once;
-    source_keys, target_keys: the key of each length, whose last entry is that of longer texts, too.
+    source_keys, target_keys: source_keys[i] is the key of length i, the last entry that of all
+    longer texts, too.
     """
     last_source = len(source_keys) - 1
     last_target = len(target_keys) - 1
@@ -107,14 +108,14 @@ def cut_strips(
 ) -> tuple[Counts, int]:
     """Cut the target lengths into strips (ranges of similar lengths) that give little padding.
 
-    Returns the strip of each target key, (target keys,) int32, and the number of strips. A key is
-    the number of a bin of lengths, see count_cells.
+    A key is the number of a bin of lengths. cells (target keys, source keys): number of pairs with
+    these keys; source_values, target_values: the length that each key stands for; budget: bytes of
+    a batch; factor: width of the strips, 256 (UNIT_FACTOR) for the least padding, more for wider
+    ones. Returns the strip of each target key, (target keys,) int32, and the number of strips.
 
     A strip of N pairs, w target lengths and s source lengths pads about N * w / 2 bytes of targets;
-    its batches of n pairs span its source lengths once, which pads n * s / 2 bytes of sources. Both
-    are least together where they are equal: there a strip ends. cells: the counts of `count_cells`;
-    source_values, target_values: the length that each key stands for; budget: bytes of a batch;
-    factor: UNIT_FACTOR (256) puts the ends there, more makes strips wider, less narrower.
+    its batches of n pairs span its source lengths once, which pads n * s / 2 bytes of sources. The
+    sum is least where both are equal: there a strip ends.
     """
     strip_of = np.zeros(len(cells), np.int32)
     strip = 0
@@ -163,11 +164,12 @@ def cell_on_path(strip: int, step: int, n_columns: int) -> int:
 
 @njit
 def first_places(cells: Counts, strip_of: Counts, n_strips: int) -> Counts:
-    """Return where the pairs of each cell begin in an epoch sorted by cells, as int32.
+    """Return where the pairs of each cell begin in an epoch sorted by cells, (cells,) int32.
 
     A cell holds the pairs of a strip (range of target lengths) with one source key (bin of source
-    lengths); see cell_on_path for its index, below strips * source keys, and for the order. cells
-    (target keys, source keys): see count_cells; strip_of (target keys,): the strip of each key.
+    lengths). Its index is strip * (number of source keys) + source key; the epoch has the cells in
+    the order of cell_on_path. cells (target keys, source keys): the number of pairs with these
+    keys; strip_of (target keys,): the strip, below n_strips, of each target key.
     """
     n_columns = cells.shape[1]
     places = np.zeros(n_strips * n_columns, np.int32)
@@ -197,10 +199,11 @@ def scatter(
 ) -> None:
     """Sort the pairs by cell, a range of target and source lengths: write them into `entries`.
 
-    entries (n,) uint64: each packs the lengths and the index of a pair. places: where each cell
-    begins in it, see first_places; moved to where the cell ends. target_rows: for each target
-    length, where its strip begins in `places`. source, target, copies, source_keys: see
-    count_cells.
+    entries (n,) uint64: output; source length << 48 | target length << 32 | index of the pair.
+    places (cells,): where each cell begins in it, from first_places; on return, where it ends.
+    source, target (m,): bytes of the pairs; copies (m,): how often each occurs, empty for once;
+    source_keys: the key of each source length; target_rows: for each target length the first
+    index of its strip in `places`. The last entry of both is also that of longer texts.
     """
     last_source = len(source_keys) - 1
     last_target = len(target_rows) - 1
@@ -223,10 +226,9 @@ def scatter(
 def shuffle_cells(entries: Entries, ends: Counts, n_columns: int, state: RandomState) -> None:
     """Shuffle an epoch's entries (packed pairs) in place, each only inside its cell.
 
-    A cell holds pairs of similar source and target lengths. entries (n,), ends (cells,): entries
-    and places after `scatter`, which has moved each place to the end of its cell; n_columns: the
-    number of source keys, which tells the order of the cells (see cell_on_path); state (1,) uint64:
-    random state, advanced in place.
+    A cell holds pairs of similar source and target lengths. entries (n,): from `scatter`; ends
+    (cells,): where each cell ends in it; n_columns: the number of source keys, the cells of a
+    strip; state (1,) uint64: random state, advanced in place.
     """
     begin = 0
     for strip in range(len(ends) // n_columns):
@@ -244,9 +246,11 @@ def cut_batches(
 ) -> tuple[Counts, Indices, Indices]:
     """Cut the sorted pairs into batches, each as large as its budget allows, padding included.
 
-    entries (n,): the pairs, packed and sorted, see scatter; source, target (m,): the lengths of the
+    entries (n,): the sorted pairs, packed by `scatter`; source, target (m,): the lengths of the
     corpus' pairs; end: 1 where sources have an EOS, else 0; max_tokens: the budget of a batch in
-    bytes; first: that of the first batch. Returns order, bounds and shapes of an EpochPlan.
+    bytes; first: that of the first batch alone. Returns the indices of the pairs, (n,) int32, where
+    each batch begins and the last ends in them, (n_batches + 1,), and the width of the batches'
+    sources and targets with EOS, (n_batches, 2).
     """
     order = np.empty(len(entries), np.int32)
     bounds = np.empty(len(entries) + 1, np.int64)  # memory that is not written to is never given

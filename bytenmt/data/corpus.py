@@ -21,15 +21,15 @@ FIRST_BYTES = np.array([0xC2, 0xE1, 0xE2, 0xE3, 0xEF], np.uint8)
 
 
 class CorpusPart(NamedTuple):
-    """The opened files of one of the corpora that a ParallelCorpus joins; see PairFiles."""
+    """The opened texts of one of the corpora that a ParallelCorpus joins."""
 
     src: TextFile | None  # None for a model without a source
-    tgt: TextFile
+    tgt: TextFile  # of a table, both texts share the bytes of its file
     weight: float  # how often its pairs occur in an epoch
 
     @property
     def files(self) -> list[TextFile]:
-        """The text of each file on disk: source and target, or one for a table or targets alone."""
+        """One text per file on disk: (src, tgt), or src for a table of both, or tgt alone."""
         if self.src is None:
             return [self.tgt]
         if self.src.data is self.tgt.data:
@@ -104,8 +104,9 @@ class ParallelCorpus:
     ) -> "ParallelCorpus":
         """Pair line i of one text with line i of the other.
 
-        src: None for no source; limits: see open_all; keep_empty: keep pairs with an empty side,
-        too, for scoring line by line. Raises DataError where the line counts differ.
+        src: None for no source; max_…_bytes: pairs with a longer side are left out, None for no
+        limit; keep_empty: keep pairs with an empty side, too, for scoring line by line. Raises
+        DataError where the line counts differ.
         """
         return cls._from_parts(
             [CorpusPart(src, tgt, 1.0)], max_source_bytes, max_target_bytes, keep_empty
@@ -191,7 +192,7 @@ class ParallelCorpus:
         return self.parts[int(np.searchsorted(self.bounds, k, "right")) - 1]
 
     def require_pairs(self) -> None:
-        """Raise DataError where a file is empty or in another encoding, or no pair is left."""
+        """Raise DataError if a file is empty or seems not to be UTF-8, or no pair is left."""
         for part in self.parts:
             for text in part.files:
                 text.check_content()

@@ -69,7 +69,7 @@ def epoch_plan(
     bounds (n_parts + 1,) int64, weights (n_parts,): each of the pairs bounds[p] to bounds[p + 1] -
     1 occurs floor(weights[p]) times, and a random share of them, the weight's fraction, once more.
     None: each pair occurs once.
-    Raises ValueError for more than MAX_PAIRS.
+    Raises ValueError for more than MAX_PAIRS (2 ** 31 - 1) pairs in the epoch.
     """
     state = np.array([mixed(mixed(seed) + epoch)], np.uint64)
     copies = _copies(bounds, weights, state)

@@ -46,7 +46,10 @@ class TextFile:
 
     @classmethod
     def open(cls, path: str | Path) -> "TextFile":
-        """Open a file, plain or compressed (.gz, .xz, .zst), or a named pipe. Raises DataError."""
+        """Read a file, plain or compressed (.gz, .xz, .zst), or a named pipe.
+
+        Raises DataError if it cannot be read or a line has over 2 GiB, not for invalid UTF-8.
+        """
         return cls.from_bytes(read_bytes(Path(path)), path)
 
     @classmethod
@@ -70,10 +73,10 @@ class TextFile:
         return cls(Path(path), data, starts, lengths.astype(np.int32), invalid + 1)
 
     def split(self) -> "tuple[TextFile, TextFile]":
-        """Split lines `source TAB target` into a text of sources and one of targets, not copied.
+        """Return the texts of sources and targets of a table; its lines are `source TAB target`.
 
-        What follows a second tab belongs to neither; an empty line is an empty pair. `repaired` of
-        both has the repaired lines of the table. Raises DataError for a line without a tab.
+        They share its `data` and `repaired`. What follows a second tab belongs to neither; an empty
+        line is an empty pair. Raises DataError for another line without a tab.
         """
         ends = self.starts + self.lengths
         tabs = np.append(_positions(self.data, TAB), np.array([len(self.data)] * 2))
@@ -106,8 +109,7 @@ class TextFile:
     def check_content(self) -> None:
         """Raise DataError if there is no line, or the text seems to be in another encoding.
 
-        It seems so if more than MAX_INVALID_SHARE of the lines are not UTF-8, or if it begins as
-        UTF-16 does.
+        It seems so if more than half of the lines were not UTF-8, or if it begins like UTF-16.
         """
         if not len(self):
             raise DataError(
@@ -172,10 +174,11 @@ def _is_valid(data: Bytes) -> bool:
 
 
 def check_encoding(name: object, n_invalid: int, n_lines: int, sample: bytes) -> None:
-    """Raise DataError if so many lines are not UTF-8 that the text must be in another encoding.
+    """Raise DataError if more than half of a text's lines are not UTF-8, or it looks like UTF-16.
 
     name: of the text, for the message; n_invalid: how many of its n_lines lines are not UTF-8;
-    sample: its beginning, raw or repaired, by which UTF-16 is recognised.
+    sample: its first bytes, as read or with U+FFFD for invalid ones: UTF-16 has a byte order mark
+    or many zeros there.
     """
     marks = (BOM_UTF16_BE, BOM_UTF16_LE, repair(BOM_UTF16_LE))
     problem = f"{name} is not UTF-8 ({n_invalid:,} of {n_lines:,} lines): convert it by"
@@ -201,7 +204,8 @@ def stored_path(path: Path) -> str:
 def read_bytes(path: Path) -> Bytes:
     """Return the bytes of a file or a named pipe as (size,) uint8.
 
-    They are a memory map of a plain file, else a copy in memory, decompressed. Raises DataError.
+    They are a memory map of a plain file, else a copy in memory, decompressed. Raises DataError
+    if the file cannot be read.
     """
     try:
         if is_packed(path) or path.is_fifo() or path.stat().st_size == 0:  # which cannot be mapped
@@ -215,7 +219,7 @@ def read_bytes(path: Path) -> Bytes:
 def pieces_of(path: Path, size: int = 1 << 16) -> Iterator[bytes]:
     """Yield the bytes of a file or a pipe, decompressed, in pieces of at most `size` bytes.
 
-    Raises DataError, also for a packed file whose library finds it damaged or cut off.
+    Raises DataError if it cannot be read, or is a damaged or truncated compressed file.
     """
     try:
         with _open(path) as file:

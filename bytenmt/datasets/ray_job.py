@@ -61,8 +61,9 @@ def translate_file(
 
     The folder appears when it is complete. Call `connect` first. form: format of the file and of
     the output, "parquet" or "jsonl" (a JSON object a line); runs: run folders or weights files,
-    several for an ensemble; options: keyword arguments of Translate; actors: number of engines,
-    None for all CPUs (or GPUs) of the cluster. Raises BytenmtError.
+    several for an ensemble; options: keyword arguments of Translate, such as column; actors: number
+    of engines, None to use all CPUs (or GPUs) of the cluster. Raises BytenmtError where reading,
+    translating or writing fails.
     """
     part = out.with_name(f".{out.name}.part")
     shutil.rmtree(part, ignore_errors=True)
@@ -111,8 +112,8 @@ def _read(path: Path, form: str) -> Any:
 class TranslateObjects(Translate):
     """Adds translations to JSON objects, one a line, in Ray Data: a Translate for JSON Lines.
 
-    In each object the value of the key `column` is translated and stored under the key `to`; other
-    values stay as they are.
+    Its rows have one column "text": an object as bytes. In each object the value of the key
+    `column` is translated and stored under the key `to`; other values stay as they are.
     """
 
     def __call__(self, batch: Any) -> Any:
@@ -130,7 +131,11 @@ class TranslateObjects(Translate):
 
 
 class LineSink(BlockBasedFileDatasink):  # type: ignore[misc]
-    """A Ray Data sink that writes the column "text" of rows, bytes, to files: a row a line."""
+    """A Ray Data sink that writes the column "text" of rows, bytes, to files: a row a line.
+
+    Made with the arguments of Ray's class, LineSink(folder, file_format="jsonl"), for
+    Dataset.write_datasink.
+    """
 
     def write_block_to_file(self, block: Any, file: Any) -> None:
         """Write the lines of a block (a part of the rows) to an open file; called by Ray Data."""

@@ -24,7 +24,8 @@ class Engine(ABC):
     """
 
     def __init__(self, options: SearchOptions, capacity: int, n_models: int = 0) -> None:
-        """n_models: models whose logits the state holds; 0 if the engine writes log_p itself."""
+        """n_models: models for whose logits `state` has room; 0 if the engine averages them itself,
+        into state.log_p."""
         self.capacity = capacity
         self.params = SearchParams.from_options(options)  # for compiled code
         # Of the search; replaced by a larger one when a sentence needs more room.

@@ -188,8 +188,8 @@ class Hypothesis(NamedTuple, Generic[TextT]):
     # that a sentinel (a byte that stands for a copied span) written instead of a likelier EOS costs
     # only as much as EOS. A Reranker changes the score.
     score: float
-    # Names of suspected faults, such as "placement" (see translation/line_batch and confidence);
-    # None where nothing was checked.
+    # Names of suspected faults, such as "loop", or "placement" for is_past_end; () if none has been
+    # found, None where nothing was checked.
     flags: tuple[str, ...] | None = None
     # Whether the model would have ended the text while sentinels of the source were missing.
     is_past_end: bool = False

@@ -68,10 +68,10 @@ class Runtime:
     Several models form an ensemble. `load_runs` and `runtime_from_models` return it.
     """
 
-    # See EngineFunctions.
+    # Takes the options and the number of sentences that are decoded side by side at most.
     make_engine: Callable[[SearchOptions, int], Engine]
-    make_scorer: Callable[[], Scorer]
-    make_attention_scorers: Callable[[], list[Scorer]]
+    make_scorer: Callable[[], Scorer]  # of all models together
+    make_attention_scorers: Callable[[], list[Scorer]]  # one of each model that has attention
     has_source: bool = True  # whether the models translate, instead of being language models
     max_source_bytes: int = 1000  # the longest line that all of them saw in training
     runs: Sequence[LoadedRun] = ()  # one of each model; empty for models in memory
@@ -237,7 +237,10 @@ def runtime_from_models(
 
 
 def n_threads(spec: EngineSpec) -> int:
-    """Return the number of CPU threads that an engine uses. spec: with an engine, not AUTO."""
+    """Return the number of CPU threads that the engine of `spec`, which is not AUTO, uses.
+
+    The numba engine uses spec.threads, or one or two if that is None; the others use PyTorch's.
+    """
     if ENGINES[spec.engine].runs_programs:
         return spec.threads or min(MAX_THREADS, n_cores())
     import torch

@@ -36,7 +36,8 @@ def config_of(name: str, preset: str | None, settings: Sequence[str] = ()) -> Co
     """Return the configuration of an architecture with preset and settings, or of a trained model.
 
     name: an architecture, a run folder or a weights file. preset (such as "small") and settings
-    (such as `model.source=false`): only for an architecture. Raises BytenmtError.
+    (such as `model.source=false`): only for an architecture; BytenmtError is raised for those of a
+    trained model, and for an unknown name.
     """
     path = resolve_path(Path(name))
     if name in PRESETS["small"]:

@@ -18,20 +18,24 @@ IN_TEXT = -2
 
 
 def is_in_text(part: str | Code) -> bool:
-    """Return whether a part of a text is a Code that was made from a piece of a string."""
+    """Return whether a part of a text is a Code that split_spans made from a piece of a string."""
     return isinstance(part, Code) and part.pair == IN_TEXT
 
 
 def pair_partners(parts: Sequence[str | Code]) -> dict[int, int]:
-    """Map the index of each paired code of a text to the index of its partner, both ways."""
+    """Map the index in `parts` of each opening or closing code to that of its partner, both ways.
+
+    Codes that stand alone are left out.
+    """
     opening_of = match_pairs(map(pair_key, parts))
     return opening_of | {opening: closing for closing, opening in opening_of.items()}
 
 
 def split_spans(parts: CodedText) -> CodedText:
-    """Turn placeholders, tags and addresses in the strings of a text into Codes of pair IN_TEXT.
+    """Turn placeholders, tags and addresses in the strings of a text into Codes.
 
-    Strings with ICU plural or select forms, such as {n, plural, …}, stay whole.
+    Such a Code has the `pair` IN_TEXT (-2). Strings with ICU plural or select forms, such as
+    {n, plural, …}, stay whole.
     """
     pieces = list[str | Code]()
     for part in parts:
@@ -52,7 +56,10 @@ def codes_of(parts: CodedText) -> list[Code]:
 
 
 def keeps_spans(source: CodedText, translation: CodedText) -> bool:
-    """Return whether a translation has all codes, placeholders, tags and addresses of a source."""
+    """Return whether a translation has each code, placeholder, tag and address of a source.
+
+    Each must occur at least as often as in the source.
+    """
     counts = Counter(code.text for code in codes_of(split_spans(source)))
     written = to_markup(translation)
     return all(written.count(span) >= n for span, n in counts.items())

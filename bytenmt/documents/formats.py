@@ -25,7 +25,7 @@ class Format(NamedTuple):
     reader: str  # "module.function" of bytenmt.documents, called with bytes and ReadOptions
     suffixes: tuple[str, ...]  # of its files, in lower case, such as ".html"
     is_bilingual: bool = False  # whether a file holds translations beside their sources
-    needs_column: bool = False  # whether the reader needs the column to translate
+    needs_column: bool = False  # whether it is a table, whose reader needs ReadOptions.column
     # Whether a file without translations may name its source language as the target language.
     may_declare_source: bool = False
     # "module.function" that reads pairs of texts as a stream, of a file larger than the memory. It
@@ -74,8 +74,9 @@ def format_of(path: Path, advice: str = "give --format, one of") -> Format:
 def read(data: bytes, options: ReadOptions, path: Path | str = "the document") -> Document:
     """Parse the bytes of a file in the format options.format; units without text are left out.
 
-    path: the name of the file in messages; it is not opened. Raises DataError, as `dump` of the
-    document does, and BytenmtError if the library for the format is not installed.
+    path: the name of the file in messages; it is not opened. Raises DataError if the bytes are not
+    in that format, and BytenmtError if its library is not installed. `dump` of the document raises
+    DataError for a translation that the file cannot hold.
     """
     reader = _function(FORMATS[options.format].reader)
     with _as_data_error(path, options.format):
@@ -111,7 +112,7 @@ def unit_pairs(path: Path, record: Format, pair: tuple[str, str] | None) -> Iter
 
     path, record: the file and its format. pair: codes of the source and target language; only a TMX
     needs them. Of a table the first two columns are read; a TMX may be larger than the memory.
-    Raises DataError.
+    Raises DataError if the format holds one language only, or the file is malformed.
     """
     if not record.is_bilingual:
         names = ", ".join(other.name for other in FORMATS.values() if other.is_bilingual)

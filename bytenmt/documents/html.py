@@ -64,9 +64,10 @@ SPACE = re.compile(r"[ \t\r\n\f]+")
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Read HTML: a translation unit for each run of text between blocks. Raises DataError.
+    """Read HTML: a translation unit for each run of text between block elements, such as <p>.
 
     The attributes alt, title, placeholder, aria-label and the page's descriptions are units, too.
+    Raises DataError if the encoding is wrong or text stands before the page.
     """
     if (tree := _parse_xml(data)) is not None:
         return _read_xhtml(tree, data, options)

@@ -27,7 +27,10 @@ WRAPPED = re.compile(r"[ \t]*[\r\n]+(?:\t|[ ]{2})[ \t\r\n]*")
 
 
 def parse(data: bytes, root: str = "") -> Any:
-    """Parse XML into an lxml tree; root: required local name, "" for any. Raises DataError."""
+    """Parse XML into an lxml tree. Raises SyntaxError for malformed XML.
+
+    root: name that the root element must have, without namespace, else DataError; "" for any.
+    """
     tree = etree.fromstring(data, etree.XMLParser(strip_cdata=False, **SAFE)).getroottree()
     if root and local_name(tree.getroot()) != root:
         raise DataError(f"no <{root}> element")
@@ -83,8 +86,8 @@ def unwrap_lines(text: str) -> str:
 def as_tag(element: Element, key: str = "", opens: bool = False) -> Tag:
     """Return the Tag that stands for a whole element, such as a <bpt>; namespaces are left out.
 
-    key: the same for the two elements that mark the beginning and the end of one format, empty for
-    one that stands alone. opens: whether it marks the beginning.
+    key: a text that pairs the element with another one, such as <ept>, which has the same key;
+    empty for one that stands alone. opens: whether the element is the opening one of its pair.
     """
     attributes = "".join(
         f' {name.rpartition("}")[2]}="{value}"' for name, value in element.attrib.items()
@@ -114,8 +117,8 @@ class InlineContent:
     """XML content as strings and inline codes (`source`); `build` makes XML of its translation.
 
     text, nodes: the text before the first node, and the nodes, each with the text behind it (tail).
-    as_code: returns a Tag for an element that with its content is one code, else None: then it is a
-        pair of codes around its content, or a single code if it is empty.
+    as_code: returns a Tag for an element that becomes one code together with its content. For any
+        other it returns None: the start and end tag become a pair of codes, an empty element one.
     normalise: applied to each text, such as to join wrapped lines.
     """
 
@@ -155,10 +158,10 @@ class InlineContent:
             yield self._normalise(node.tail or ""), None, False
 
     def build(self, parts: CodedText) -> Element:
-        """Return a new element <content> around a translation.
+        """Return a new element <content> that holds a translation.
 
-        A code becomes a copy of its element. parts: strings, and each code of `source` once, with
-        pairs properly nested.
+        parts: the translation: strings, and each code of `source` once, with pairs properly nested.
+        A code becomes a copy of the element that it stands for.
         """
         content = etree.Element("content")
         top = content

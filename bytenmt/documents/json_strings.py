@@ -43,9 +43,10 @@ def _scan_string(text: str, begin: int, strict: bool = True) -> tuple[_String, i
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Read JSON or ARB: a translation unit for each string value. Raises ValueError and DataError.
+    """Read JSON or ARB: a translation unit for each string value.
 
-    The language in ARB's @@locale becomes the target language of options.pair.
+    The language in ARB's @@locale becomes the target language of options.pair. Raises DataError if
+    the bytes are not valid text, ValueError if the text is not JSON.
     """
     file = EditedText(data)
     root = _Decoder().decode(file.text)

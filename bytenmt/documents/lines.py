@@ -58,14 +58,20 @@ MAX_SHORTCUT_CHARS = 80  # of a text that may have a shortcut
 class UnitLine:
     """A piece of a unit (a paragraph or message), such as a line, that is translated on its own."""
 
-    parts: CodedText  # strings and codes for the translator; codes are <1>, </1>, <2/> and so on
-    codes: dict[Code, CodedText] = field(default_factory=dict)  # parts that each code replaces
+    # What is translated: strings, and codes <1>, </1>, <2/> and so on in place of the unit's own
+    # codes; names of products are codes, too.
+    parts: CodedText
+    codes: dict[Code, CodedText] = field(default_factory=dict)  # what each code stands for
     # The mark of a keyboard shortcut and its letter, such as "&F", of which the mark has been
     # removed from the text; empty for none.
     shortcut: str = ""
 
     def restore(self, translation: Sequence[str | Code]) -> CodedText:
-        """Return a translation of `parts` with the unit's own codes, shortcut and final sign."""
+        """Return a translation of `parts` as the unit has it, to be stored in the document.
+
+        The unit's own codes replace <1> and the like, the mark of a shortcut is set again, and the
+        last sign, such as a colon, becomes that of the source.
+        """
         parts = list(translation)
         if isinstance(self.parts[-1], str):
             _restore_end(self.parts[-1], parts)
@@ -138,7 +144,7 @@ def _final_signs(text: str) -> str:
 
 
 def split_unit(source: CodedText) -> list[UnitLine | CodedText]:
-    """Split the text of a unit into lines to translate and texts to copy, in order.
+    """Split the text of a unit into lines to translate and texts to copy (CodedText), in order.
 
     Return [] for an ICU message with plural or select forms, which is not translated.
     """
@@ -211,8 +217,8 @@ def _split_surroundings(text: CodedText) -> tuple[CodedText, CodedText, CodedTex
 def split_shortcut(core: CodedText) -> tuple[CodedText, str]:
     """Return a text without the mark of its keyboard shortcut, and the mark with its letter.
 
-    ("&File",) gives (("File",), "&F"). The second is "" if the text is long, has inline codes, no
-    mark, or several signs like one.
+    ("&File",) gives (("File",), "&F"). The second is "", and the text unchanged, if it has more
+    than 80 characters, inline codes, no mark, or several signs that may be one.
     """
     if len(core) != 1 or isinstance(core[0], Code) or len(core[0]) > MAX_SHORTCUT_CHARS:
         return core, ""

@@ -51,11 +51,11 @@ class TranslationMemory:
         return memory
 
     def match(self, source: CodedText, name: str = "") -> CodedText | None:
-        """Return the stored translation of a unit, or of a line of it, with the codes of `source`.
+        """Return the stored translation of a text, with the codes and placeholders of `source`.
 
-        None if there is none, or if it is unclear which code belongs where. name: of the unit; of
-        several units with this source, the one with the same name is preferred, else the last one
-        whose name is not a Context.
+        None if there is none, or if it is unclear which code belongs where. source: a unit's text,
+        or a line of it. name: id, key or context of the unit. Of several stored units with this
+        source the one of the same name counts, else the last one whose name is no Context.
         """
         key, codes = _template(source)
         entries = self._entries.get(key, {})

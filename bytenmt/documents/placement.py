@@ -43,10 +43,11 @@ class Place(NamedTuple):
 
 
 def lines_to_repair(translations: Mapping[CodedText, LineTranslation]) -> list[CodedText]:
-    """Return further texts that `repair` needs translations of.
+    """Return the texts that must be translated, too, before `repair` can mend translations.
 
-    A line needs a repair if its translation lost the words between a pair of codes, or has codes
-    behind its end. Its texts are the line without its pairs of codes, and each pair's content.
+    translations: of lines, by UnitLine.parts. A line needs a repair if its translation lost the
+    words between a pair of codes, or has codes behind its end. Its texts are the line without its
+    pairs of codes, and the content of each pair.
     """
     lines = dict[CodedText, None]()
     for _, line, translation in _with_tags(translations):
@@ -60,9 +61,10 @@ def lines_to_repair(translations: Mapping[CodedText, LineTranslation]) -> list[C
 def repair(
     translations: Mapping[CodedText, LineTranslation], further: Mapping[CodedText, LineTranslation]
 ) -> dict[CodedText, LineTranslation]:
-    """Return new translations, in which codes are in place, of the lines that need a repair.
+    """Return new translations of the lines that need a repair, with codes around the right words.
 
-    translations: of lines, by UnitLine.parts. further: one for each text of lines_to_repair.
+    translations: of lines, by UnitLine.parts, as given to lines_to_repair. further: translations of
+    all texts that lines_to_repair returned, by text. Other lines are left out.
     """
     repaired = dict[CodedText, LineTranslation]()
     for key, line, translation in _with_tags(translations):

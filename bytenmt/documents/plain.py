@@ -19,8 +19,9 @@ SAMPLE_CHARS = 4096  # of a table by which its delimiter is guessed
 def read_csv(data: bytes, options: ReadOptions) -> Document:
     """Read a CSV file: a translation unit for the cell of each row in the column options.column.
 
-    A column that is given by its name has the first row as its header, which gets no unit. The
-    translations replace the texts, or go to the column options.into. Raises DataError.
+    If a column is given by its name, the first row is a header, which gets no unit. Translations
+    replace the texts, or go to the column options.into. Raises DataError for a missing column or a
+    malformed file.
     """
     file = EditedText(data)
     style: dict[str, Any] = {"delimiter": ",", "strict": True}

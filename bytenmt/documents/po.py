@@ -69,7 +69,7 @@ STYLES = {f"{name}-format": style for style, names in LANGUAGES for name in name
 def read(data: bytes, options: ReadOptions) -> Document:
     """Read a PO file: a translation unit for each current entry, or for each of its plural forms.
 
-    Raises OSError for a malformed file, as polib does, and DataError.
+    Raises OSError for malformed syntax, as polib does, and DataError for a wrong encoding.
     """
     charset = CHARSET.search(data[:HEADER_BYTES])
     encoding = charset[1].decode() if charset and charset[1] != b"CHARSET" else None
@@ -124,7 +124,8 @@ def _declare_plural_forms(catalogue: polib.POFile, options: ReadOptions) -> list
 def has_same_arguments(style: re.Pattern[str], source: str, translation: str) -> bool:
     """Return whether two format strings have the same conversions, such as %s, like `msgfmt -c`.
 
-    Conversions without a name must have the same order. style: matches one conversion, see STYLES.
+    Conversions without a name must have the same order. style: matches one conversion, with the
+    argument that it names, as in %(n)s, as the group `name`.
     """
     return _conversions(style, source) == _conversions(style, translation)
 

@@ -42,7 +42,8 @@ LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "a": "\a", "b": "\b", "v"
 def read_android(data: bytes, options: ReadOptions) -> Document:
     """Read Android's XML: a translation unit for each string without translatable="false".
 
-    Elements that no translation changes stay as they are. Raises DataError and ValueError.
+    Elements that no translation changes stay as they are. Raises DataError for a wrong encoding,
+    and SyntaxError or ValueError for malformed content.
     """
     document = read_mozilla(data, options)
     tree = inline_xml.parse(data)
@@ -78,8 +79,8 @@ def _android_elements(tree: Any) -> dict[tuple[str, ...], Any]:
 def read_mozilla(data: bytes, options: ReadOptions) -> Document:
     """Read Fluent, DTD or Java's .properties by moz.l10n: a translation unit for each value.
 
-    The format is options.format. In Fluent, each message, attribute and variant has a value. Raises
-    DataError and ValueError.
+    options.format: "fluent", "dtd", "properties" or "android". In Fluent, each message, attribute
+    and variant has a value. Raises DataError for a wrong encoding, ValueError for malformed syntax.
     """
     moz_format = Format[options.format]  # its names are ours
     is_java = moz_format is Format.properties

@@ -26,8 +26,8 @@ UNPAIRED = 1 << 20
 def split_kept(text: str) -> CodedText:
     """Split a string into strings and Codes: names of products, such as GitHub, become Codes.
 
-    So do paired tags that have no word between them to translate, with what they enclose. Names
-    inside tags and URLs are not split off: <a href="GitHub">.
+    A pair of tags without a word to translate between them becomes one Code with its content, such
+    as <b>42</b>. Names inside tags and URLs stay part of them: <a href="GitHub">.
     """
     spans = list(find_spans(text))
     kept = [match.span() for match in TAG_PAIR.finditer(text) if not has_words([match[2]])]
@@ -46,8 +46,9 @@ def split_kept(text: str) -> CodedText:
 def split_tags(parts: Sequence[str | Code], source: Sequence[str | Code] = ()) -> CodedText:
     """Turn paired tags that stand in the strings of a text, such as <b>, into Codes.
 
-    Their Code.pair is above UNPAIRED. source: the result for the source text, if `parts` are its
-    translation: its k-th pair of a tag then has the same number as the source's k-th one.
+    Their Code.pair is above UNPAIRED (2 ** 20), that of a document's own codes below. source: if
+    `parts` are a translation, the result for its source text, so that the k-th pair of equal tags
+    gets the number that it has there.
     """
     pieces = list[str | Code]()
     for part in parts:

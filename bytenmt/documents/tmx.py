@@ -19,7 +19,7 @@ REVIEW = "needs-review-translation"
 def read(data: bytes, options: ReadOptions) -> Document:
     """Read a TMX file: a unit for each <tu> with text in the source language, options.pair[0].
 
-    Raises DataError, also without options.pair.
+    Raises DataError if options.pair is None or the file is no TMX, SyntaxError for malformed XML.
     """
     tree = inline_xml.parse(data, "tmx")
     if options.pair is None:
@@ -30,7 +30,7 @@ def read(data: bytes, options: ReadOptions) -> Document:
 
 
 def pairs(file: BinaryIO, pair: tuple[str, str]) -> Iterator[tuple[CodedText, CodedText, str]]:
-    """Yield (source, translation, tuid) of each <tu> in both languages from a stream of TMX.
+    """Yield (source, translation, id) of each <tu> that has both languages from a stream of TMX.
 
     pair: codes of source and target language. Translations marked for review are left out.
     """

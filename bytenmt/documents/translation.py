@@ -24,7 +24,7 @@ class LineTranslation(NamedTuple):
     """A translated line."""
 
     parts: Sequence[str | Code]  # strings, and the codes of UnitLine.parts
-    flags: Sequence[str] = ()  # what may be wrong with it, such as "loop": confidence.REASONS
+    flags: Sequence[str] = ()  # names of suspected faults, such as "loop"
 
 
 class UnitNote(NamedTuple):
@@ -49,9 +49,9 @@ class UnitNote(NamedTuple):
 class TranslationReport:
     """The counts of units, and notes on some of them, that `translate` returns."""
 
-    # Units by "translated" (with its subsets "from the memory" and "to review"), "translated
-    # before", "fuzzy before", "without words", "without a translation", "left as wrong" and
-    # "untranslated (ICU)".
+    # Numbers of units: "translated" (of these some "from the memory", some "to review"), "left as
+    # wrong", "without a translation" (the model gave none), "untranslated (ICU)" (plural forms),
+    # "without words", and, as the file had them, "translated before" and "fuzzy before" (doubtful).
     counts: Counter[str] = field(default_factory=Counter)
     notes: list[UnitNote] = field(default_factory=list)  # the units that people should look at
 
@@ -67,10 +67,10 @@ class TranslationReport:
 def lines_to_translate(
     document: Document, overwrite: bool = False, memory: TranslationMemory | None = None
 ) -> list[CodedText]:
-    """Return each distinct line that a model must translate, as its UnitLine.parts, in order.
+    """Return each distinct line that a model must translate, in order.
 
-    overwrite: include units that are translated already. memory: units and lines that it translates
-    are left out.
+    A line is given as strings and codes (UnitLine.parts). overwrite: include units that are
+    translated already. memory: units and lines that it translates are left out.
     """
     lines = dict[CodedText, None]()
     for unit in document.units:
@@ -92,11 +92,11 @@ def translate(
     memory: TranslationMemory | None = None,
     leave_wrong: bool = False,
 ) -> TranslationReport:
-    """Store translations in the units of a document, which `dump` then writes, and return a report.
+    """Store translations in the units of a document, for its `dump` to write; return a report.
 
     translations: one for each line that lines_to_translate returns for the same overwrite and
     memory. overwrite: replace translations in the file. memory: its translations are used first.
-    leave_wrong: do not store a translation whose flags say that it is wrong.
+    leave_wrong: do not store a translation whose flags mean "wrong", such as "loop".
     """
     report = TranslationReport()
     for unit in document.units:

@@ -88,9 +88,10 @@ def primary(code: str) -> str:
 
 
 def text_writer(put: Callable[[str], object]) -> Callable[[CodedText, bool], object]:
-    """Return a Unit.write that calls `put` with the translation as one string, see to_markup.
+    """Return a function for Unit.write: it calls `put` with a translation as one string.
 
-    It ignores whether people should review the translation: for formats that cannot mark that.
+    Inline codes are in it as their markup. Whether people should review the translation is ignored:
+    for formats that cannot mark that.
     """
     return lambda parts, _: put(to_markup(parts))
 
@@ -103,8 +104,8 @@ class Context(str):
 class Unit:
     """A text of a document that is translated as a whole, such as a paragraph or a message."""
 
-    source: Iterable[str | Code]  # the text, with inline codes such as tags; see `parts`
-    # Stores a translation in the document; the bool: whether people should review it.
+    source: Iterable[str | Code]  # the text in order: strings, and inline codes such as tags
+    # Stores a translation in place of one before; the bool: whether people should review it.
     write: Callable[[CodedText, bool], object]
     place: str  # where the unit stands in the file, for messages, such as "line 12"
     # Id, context or key, which tells units with the same source apart in a translation memory.
@@ -127,7 +128,7 @@ class Document:
     """A parsed file: the units to translate, and a function that makes the translated file."""
 
     units: Iterable[Unit]
-    dump: Callable[[], bytes]  # returns the bytes with the translations that were written
+    dump: Callable[[], bytes]  # returns the file with the translations that Unit.write has stored
     targets: Sequence[str] = ()  # the target languages that the file declares, "" where it does not
     warnings: Sequence[str] = ()  # for people, each a sentence without its final period
 
@@ -141,10 +142,10 @@ class ReadOptions(NamedTuple):
     into: str | None = None  # the column for translations; None: they replace the texts
 
     def target_to_declare(self, declared: str | None) -> str | None:
-        """Return the target language if the file must be changed to declare it, else None.
+        """Return the target language, pair[1], if a file must be changed to declare it, else None.
 
-        declared: the language that the file has now, None for none; a region of the target language
-        (de-AT for de) stays.
+        declared: the language that the file declares now, None for none. If it is the target
+        language or a region of it (de-AT for de), or `pair` is None, the result is None.
         """
         if self.pair is None:
             return None
@@ -195,7 +196,10 @@ class EditedText:
         self._edits[start, end] = text
 
     def dump(self) -> bytes:
-        """Return the bytes of the file with all replacements. Raises UnicodeEncodeError."""
+        """Return the bytes of the file with all replacements.
+
+        Raises UnicodeEncodeError if its encoding lacks a character of them.
+        """
         pieces = list[str]()
         last = 0
         for (start, end), text in sorted(self._edits.items()):

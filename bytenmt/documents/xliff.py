@@ -29,7 +29,11 @@ ANGULAR = re.compile(r"(START|CLOSE)_(.*?)(?:_\d+)?")  # the id of an <x/>, such
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Read XLIFF: a unit for each segment, or unsegmented <trans-unit>. Raises DataError."""
+    """Read XLIFF: a unit for each segment, or unsegmented <trans-unit>.
+
+    Raises SyntaxError for malformed XML. Raises DataError for another kind of file, or if neither
+    options.pair nor a file of version 2 tells the target language.
+    """
     tree = inline_xml.parse(data, "xliff")
     root = tree.getroot()
     is_version_2 = root.get("version", "1").startswith("2")

@@ -26,7 +26,10 @@ PLAIN = re.compile(r"(?!(?i:y|n|yes|no|on|off)$)[^\W\d_][^\n#:\[\]{},&*!|>'\"%@`
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Read YAML: a translation unit for each string value. Raises DataError and ValueError."""
+    """Read YAML: a translation unit for each string value.
+
+    Raises DataError if the bytes are not valid text, ValueError if the text is not YAML.
+    """
     file = EditedText(data)
     return Document(list(edit_scalars(file, 0, len(file.text), pair=options.pair)), file.dump)
 
@@ -41,8 +44,8 @@ def edit_scalars(
     """Yield a translation unit for each string value in the YAML file.text[start:end].
 
     A unit writes its translation in place of the value. is_wanted: called with the keys that lead
-    to a value, joined by dots; returns whether to yield its unit. pair: codes of the languages; if
-    the only outermost key is the source language, it becomes the target language, as Rails needs.
+    to a value, joined by dots; returns whether to yield its unit. pair: source and target language;
+    if the only outermost key is the source language, it becomes the target language, as in Rails.
     Raises ValueError for malformed YAML.
     """
     try:

@@ -69,10 +69,11 @@ class SearchQuality(NamedTuple):
     is_flagged: Booleans  # whether it has a flag for another reason than its probability
 
     def unusable_share(self, chosen: Booleans) -> float:
-        """Estimate the share, 0 to 1, of unusable translations among the chosen lines, a mask (m,).
+        """Estimate the share, 0 to 1, of unusable translations among the chosen lines.
 
-        It is how many more of them are poor, by their distances, than of the surest lines, which
-        are taken as right. 0 for an empty choice.
+        It is (p - q) / (1 - q), at least 0: p is the share of the chosen lines whose distance is
+        above POOR_ABOVE, and q that of the surest lines, which are taken as right. 0 for an empty
+        choice. chosen: a mask (m,).
         """
         if not chosen.any():
             return 0.0
@@ -221,9 +222,10 @@ def measure_pairs(
 ) -> FlagThresholds:
     """Measure the thresholds that need no translations, on m pairs of source and reference.
 
-    They are the usual length of a reference, given the length of its source, and the bits that 98 %
-    of the references cost less with their sources than without. scorer: of the model.
-    knows_empty_sources: whether it was trained with empty sources, too; if not, no such bits.
+    They are the usual length of a reference, given the length of its source, and source_bits: 98 %
+    of the references cost at least so many bits less with their source than without. scorer: of the
+    model. knows_empty_sources: whether it was trained with empty sources, too; if not, source_bits
+    is None.
     """
     source_bits = None
     if knows_empty_sources:

@@ -59,7 +59,7 @@ class System(NamedTuple):
     name: str
     texts: Sequence[str]  # its translations, a line each
     values: Mapping[str, float]  # scores by metric, such as "chrf"; bits_per_byte where known
-    made_with: Sequence[str] = ()  # fingerprint of the configuration, update, precision, engine
+    made_with: Sequence[str] = ()  # texts such as "update 900", "engine cpu int8"; or a file
     # Of a model:
     architecture: str = "–"
     n_parameters: int | None = None
@@ -68,7 +68,11 @@ class System(NamedTuple):
     significance: Mapping[str, Significance] = {}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row as a JSON object, p-values included."""
+        """Return the row as a JSON object, without its texts.
+
+        For a metric M it has M, the score; M_ci, half of its 95 % confidence interval; M_p, the
+        p-value of the difference from the first system.
+        """
         tree: dict[str, Any] = {"system": self.name, **self.values, "made_with": self.made_with}
         if self.n_parameters is not None:
             tree |= {"architecture": self.architecture, "parameters": self.n_parameters}
@@ -140,7 +144,10 @@ def _row(system: System, tokenize: str) -> list[str]:
 
 
 def to_dict(systems: Sequence[System], tokenize: str = DEFAULT_TOKENIZER) -> dict[str, Any]:
-    """Return the comparison as a JSON object: systems, means over seeds, sacreBLEU's signatures."""
+    """Return the comparison as a JSON object: systems, means over seeds, sacreBLEU's signatures.
+
+    systems: one, or several from with_significance. tokenize: BLEU's tokenizer.
+    """
     names = signatures(tokenize)
     if len(systems) > 1:
         names = with_resampling(names[0]), with_resampling(names[1])
@@ -173,7 +180,7 @@ class SeedSummary(NamedTuple):
     reason: str = ""  # why they are not pooled
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the summary as a JSON object."""
+        """Return a JSON object: systems, and not_pooled (the reason) or mean and std by metric."""
         tree: dict[str, Any] = {"systems": self.names}
         if self.reason:
             tree["not_pooled"] = self.reason

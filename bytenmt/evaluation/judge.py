@@ -58,9 +58,9 @@ class Judge:
     ) -> Judge:
         """Return a judge for loaded models, with the thresholds of the first one that has any.
 
-        flag_above: doubt (bits / sqrt(bytes)) above which a translation is unsure, instead of the
-        model's threshold for the search. default: the same for models without thresholds. beam:
-        beam size of the search; 1 is greedy.
+        flag_above: doubt (bits / sqrt(bytes)) above which a translation is unsure; None: the
+        model's threshold for the search, or `default` if it has none; if both are None, none is
+        unsure. beam: beam size of the search; 1 is greedy.
         """
         facts = [run.facts for run in runtime.runs]
         thresholds = next((saved.flags for saved in facts if saved.flags is not None), None)
@@ -118,7 +118,7 @@ class Judge:
     def flags(
         self, sources: Sequence[bytes], translations: Sequence[Hypothesis]
     ) -> list[list[str]]:
-        """Return the flags of each translation, such as "loop", without those set by the search.
+        """Return new flags of each translation, such as "loop", besides those set by the search.
 
         sources: of each translation, UTF-8. Unsure translations are also scored without their
         source, to find inventions: texts that have nothing to do with it.

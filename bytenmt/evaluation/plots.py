@@ -52,7 +52,10 @@ class Curve(NamedTuple):
     x_unit: float  # what x is divided by, such as 60 for minutes
 
     def points(self, records: Records, y: str) -> list[tuple[float, float]]:
-        """Return (x / x_unit, value) of the records in metrics.jsonl that have a value of key y."""
+        """Return (x / x_unit, value of y) of each record in metrics.jsonl that has the key y.
+
+        y: a key such as self.y, or "train_bits_per_byte" for a second line in the panel.
+        """
         return [(record[self.x] / self.x_unit, record[y]) for record in records if y in record]
 
 

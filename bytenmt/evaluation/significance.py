@@ -42,7 +42,8 @@ class PairedBootstrap:
     def compare(self, metric: Metric, first: Any, others: list[Any]) -> list[Significance]:
         """Return the significance of the first system and of each other against it, in order.
 
-        first, others: the systems' arrays from scores.line_values, (lines,) or (lines, k).
+        first, others: a system's array each, from scores.line_values of this metric: (lines,), or
+        (lines, k) for k numbers per line, such as counts of n-grams.
         """
         first_value = metric.combine(first)
         first_values = self._resampled_values(metric, first)
@@ -71,7 +72,7 @@ def seed() -> int | None:
 
 
 def with_resampling(signature: str) -> str:
-    """Return sacreBLEU's signature of a metric with the test's number of samples and seed."""
+    """Add the bootstrap's number of samples and seed to sacreBLEU's signature of a metric."""
     references, _, rest = signature.partition("|")
     return f"{references}|bs:{N_RESAMPLES}|seed:{str(seed()).lower()}|{rest}"
 

@@ -35,7 +35,7 @@ class Level(NamedTuple):
     pairs: Keys  # (m,), sorted: a context and the next byte as one integer, the next byte lowest
     seen: Reals  # (m,), the count of each pair less its discount
     contexts: Keys  # (c,), sorted: the distinct contexts of the pairs
-    back: Reals  # (c,), the sum of each context's discounts, for the shorter context
+    back: Reals  # (c,), the sum of each context's discounts, the weight of the shorter context
     total: Reals  # (c,), the sum of each context's counts
 
 
@@ -46,9 +46,9 @@ class NGram(NamedTuple):
 
     @staticmethod
     def from_texts(texts: Sequence[Bytes], order: int = ORDER) -> NGram:
-        """Estimate the model from texts (uint8, not all empty), each as if it followed zero bytes.
+        """Estimate the model from texts, each (length,) uint8; they must not all be empty.
 
-        order: bytes of context, 0 to 7.
+        order: bytes of context, 0 to 7. At the beginning of a text they are 0x00.
         """
         keys = np.concatenate([_pairs(text, np.zeros(order, np.uint8), order) for text in texts])
         tables = [_level(keys)]
@@ -59,7 +59,7 @@ class NGram(NamedTuple):
     def bits(self, text: Bytes, before: Bytes | None = None) -> Reals:
         """Return the bits, -log2 p, of each byte of text (n,) uint8 under the model: (n,) float64.
 
-        before (order,) uint8: the `order` bytes of context before the text; None: zeros.
+        before (order,) uint8: the `order` bytes of context before the text; None: 0x00.
         """
         order = len(self.levels) - 1
         if before is None:

@@ -24,7 +24,7 @@ class Surprisal(NamedTuple):
 
     data: npt.NDArray[np.uint8]  # (n,), the bytes
     bits: npt.NDArray[np.float64]  # (n,), -log2 p of each byte
-    rank: npt.NDArray[np.int64]  # (n,), bytes that were likelier, or as likely and of lower value
+    rank: npt.NDArray[np.int64]  # (n,), number of likelier bytes, and equally likely lower ones
 
     @staticmethod
     def concatenate(parts: Sequence[Surprisal]) -> Surprisal:
@@ -89,7 +89,7 @@ class PredictionSummary:
 
 
 def json_lines(surprise: Surprisal, first: int) -> bytes:
-    """Return a line of JSON for each byte: offset (from `first` on), byte, bits, rank from 1."""
+    """Return a line of JSON for each byte: offset (the first: `first`), byte, bits, rank from 1."""
     lines = ""
     numbers = zip(*(part.tolist() for part in surprise), strict=True)
     for offset, (byte, bits, rank) in enumerate(numbers, first):

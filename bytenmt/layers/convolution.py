@@ -59,8 +59,9 @@ class Convolution(nn.Module):
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
         """Convolve new columns x (rows, t, d_input) after old ones, which a ring buffer holds.
 
-        ring (rows, capacity, d_input): the last inputs. taps: its indices for these t columns.
-        Returns (rows, t, d_output) and the ring with x; see RingTaps.append.
+        ring (rows, capacity, d_input): the last inputs. taps: where it holds those that these t
+        columns need, from RingTaps.from_clock. Returns (rows, t, d_output) and the ring with x:
+        the same tensor, changed in place, or a new one if gradients are enabled.
         """
         columns, ring = taps.append(x, ring)
         return self._convolve(columns, taps.dilation), ring

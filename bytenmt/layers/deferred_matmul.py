@@ -49,10 +49,10 @@ def compute_type(x: Tensor) -> Tensor:
 class Deferred(ABC):
     """Base class of functions x -> y with parameters that a loop over time calls at every step.
 
-    The gradients of the parameters are computed once, by `gather`, after the backward passes of all
-    steps. Methods get tensors without gradients. token: a scalar input of every step, by which
-    autograd knows that `gather` comes last. notes: pairs of tensors that the backward passes have
-    recorded for `gather`.
+    Call an instance with x; make one for each run of the loop. The backward pass of each step
+    appends a pair of tensors to the list `notes`, and after all steps `gather` computes the
+    gradients of the parameters from it, once. Autograd does not see what `forward`, `backward` and
+    `gather` do. token: a scalar input of every step, by which autograd calls `gather` last.
     """
 
     def __init__(self, *parameters: Tensor) -> None:

@@ -27,7 +27,8 @@ ONE = np.float32(1)  # with a Python 1, Numba would compute in float64
 
 
 def fusible(product: Product) -> TypeGuard[DeferredProduct]:
-    """Return whether fused_gru and fused_lstm take a product: deferred, on a CPU, fp32 or bf16."""
+    """Return whether fused_gru and fused_lstm take a product: a DeferredProduct on a CPU, in fp32
+    or bf16."""
     return (
         isinstance(product, DeferredProduct)
         and product.matrix.device.type == "cpu"
@@ -57,8 +58,8 @@ def gru_state(
     """Overwrite g (rows, d) with a GRU's candidate, and new (rows, d) with its new state.
 
     x (rows, 3 d): the input's products for r, z, g. h (rows, d): the old state. rz (rows, 2 d): the
-    gates r and z. u (rows, d): the state's product for g. after: whether r multiplies u, instead of
-    the state before the product. take: whether z weighs g instead of h, see recurrent.GRU.
+    gates r and z. u (rows, d): the state's product for g, U_g h if `after`, to be multiplied by r
+    here, otherwise U_g (r * h). take: new = (1 - z) * h + z * g instead of z * h + (1 - z) * g.
     """
     rows, d = h.shape
     for i in range(rows):
@@ -125,12 +126,12 @@ def gru_reset_gradients(
 
 
 class GRUProducts(NamedTuple):
-    """The products and conventions of a fused GRU step; recurrent.GRU has the equations."""
+    """The products with the state, and the conventions, of a fused GRU step."""
 
     gates: DeferredProduct  # of the state with U_r and U_z, the weights of the gates
     candidate: DeferredProduct  # of the state with U_g, the weights of the candidate
-    after: bool  # whether the reset gate multiplies the product of the state: reset = "after"
-    take: bool  # whether the update gate weighs the candidate: update = "take"
+    after: bool  # whether the candidate reads r * (U_g h) instead of U_g (r * h)
+    take: bool  # whether the state becomes (1 - z) * h + z * g instead of z * h + (1 - z) * g
 
 
 def fused_gru(cell: GRUProducts) -> Callable[..., tuple[Tensor, ...]]:

@@ -46,20 +46,21 @@ RecentBytes = tuple[Tensor, ...]
 class RowGradients(NamedTuple):
     """The gradient of one forward pass of NgramTables over t bytes."""
 
-    rows: Tensor  # (t, orders) int64: the rows of the tables that were summed for each byte
+    rows: Tensor  # (t, tables) int64: the rows of `weight` that were summed for each byte
     gradient: Tensor  # (t, d): the gradient of each sum
 
 
 class NgramTables(nn.Module):
     """Embeds the n-grams that end at each byte: a table of hashed n-grams for each n in `orders`.
 
-    orders: growing numbers from 2 to 8. n_rows: of each table, a power of two; n_word_rows: of one
-    more table for beginnings of words, a power of two, 0 for none; d_embedding: numbers of a row.
-    fold_case: hash A to Z as a to z, so that capitals share the row of small letters. weight
-    (orders * n_rows + n_word_rows, d_embedding): all tables, concatenated.
-    Its gradients go into the list `gradients`, which training empties; `weight.grad` stays None.
+    orders: growing numbers from 2 to 8. n_rows: of each table, a power of two. n_word_rows: of one
+    more table, hashed by the bytes of a word up to the current one, a power of two; 0: no such
+    table. d_embedding: numbers of a row. fold_case: hash A to Z as a to z. weight (len(orders) *
+    n_rows + n_word_rows, d_embedding): all tables, concatenated. `weight.grad` stays None: each
+    backward pass appends to the list `gradients`, which training empties.
     """
 
+    # The powers of the factor by which the hash of a word grows with each byte, and their inverses.
     powers: Tensor  # (N_POWERS + 1,) int64: PER_BYTE ** i modulo 2 ** 64
     inverses: Tensor  # (N_POWERS,) int64: PER_BYTE ** -i modulo 2 ** 64
 
@@ -86,7 +87,10 @@ class NgramTables(nn.Module):
         self.register_buffer("inverses", inverses, persistent=False)
 
     def start(self, rows: int, device: torch.device) -> RecentBytes:
-        """Return `recent`, the last bytes read, at the start of texts (`rows` of them): all BOS."""
+        """Return `recent` for the start of texts (`rows` of them), a tuple.
+
+        It has the last bytes (rows, 8) uint8, all BOS, and with n_word_rows a hash (rows,), 0.
+        """
         recent = torch.full((rows, N_BYTES), BOS, dtype=torch.uint8, device=device)
         hashes = torch.zeros(rows, dtype=torch.int64, device=device)
         return (recent, hashes) if self.n_word_rows else (recent,)
@@ -101,9 +105,10 @@ class NgramTables(nn.Module):
         return summed.view(*ids.shape, -1)
 
     def row_numbers(self, ids: Tensor, recent: RecentBytes) -> Tensor:
-        """Return the rows of `weight` that are summed for each byte: (rows, t, orders) int64.
+        """Return the rows of `weight` that are summed for each byte: (rows, t, tables) int64.
 
-        ids (rows, t) uint8; recent: the bytes before them. A table of words is one more order.
+        ids (rows, t) uint8; recent: the bytes before them, from `start` or ByteEmbedding.advance.
+        There is a table for each of `orders`, and one more of words if n_word_rows > 0.
         """
         t = ids.shape[1]
         text = _without_forms(torch.cat([recent[0], ids], dim=1))
@@ -125,8 +130,8 @@ class NgramTables(nn.Module):
     def prefix_hashes(self, ids: Tensor, before: Tensor) -> Tensor:
         """Return the hash of the word so far at each byte of ids (rows, t) uint8: (rows, t) int64.
 
-        The hash is of the bytes since the last byte that is part of no word, where it is 0, see
-        ngram_hash.py. before (rows,) int64: the hash at the byte before ids.
+        It is 0 at a byte that is part of no word (see is_word_byte), otherwise a hash of the word's
+        bytes up to this one. before (rows,) int64: the hash at the byte before ids, 0 at the start.
         """
         parts = []
         for part in torch.split(ids, N_POWERS, dim=1):

@@ -103,7 +103,8 @@ class RecurrentLayer(nn.Module, ABC):
     ) -> tuple[Tensor, State]:
         """Read inputs x (rows, t, d_input) by PyTorch's kernel; return all h and the last state.
 
-        before: the state before x. lengths: see `forward`, which calls it if has_kernel.
+        before: the state before x. lengths (rows,) int64: inputs of a row after which its last
+        state is taken; None: all t. `forward` calls this on CUDA, only if has_kernel.
         """
         raise NotImplementedError
 
@@ -117,7 +118,8 @@ class RecurrentLayer(nn.Module, ABC):
     ) -> tuple[Tensor, State]:
         """Read inputs by a loop over their products (t, rows, …); return all h and the last state.
 
-        products: from the method `products`. before: the state before them. lengths: see `forward`.
+        products: from the method `products`. before: the state before them. lengths (rows,) int64:
+        inputs of a row after which its last state is taken; None: all t. h is (rows, t, d_hidden).
         """
         parts = [part.transpose(0, 1) for part in self.runner()(products, *before)]
         return parts[0], tuple(last_states(part, lengths) for part in parts)
@@ -212,7 +214,7 @@ class GRU(RecurrentLayer):
         return torch.cat([outside, inside], dim=-1)
 
     def initialise_recurrent(self, is_scaled: bool) -> None:
-        """Make the recurrent matrices orthogonal. is_scaled: not read."""
+        """Make the recurrent matrices orthogonal, whether is_scaled or not."""
         for block in (*self.gates.weight.chunk(2), self.candidate.weight):
             nn.init.orthogonal_(block)
 
@@ -312,11 +314,11 @@ def last_states(x: Tensor, lengths: Tensor | None) -> Tensor:
 def initialise(model: nn.Module, fill: Callable[[Tensor], object] | None = None) -> None:
     """Initialise the linear maps of `model`, its embedding and its output layer with `fill`.
 
-    `fill` works in place. Biases become 0, and the recurrent matrices of GRUs orthogonal. If it is
-    None, the range depends on the width: linear maps get the uniform distribution of Glorot and
-    Bengio 2010, LSTMs orthogonal recurrent matrices, too, and open forget gates (Jozefowicz et al.
-    2015), while embedding and output layer stay as they are. The fixed ranges of the papers are for
-    1,000 units; with a few hundred the signal almost vanishes on its way through two layers.
+    `fill` works in place. Biases become 0, and the recurrent matrices of GRUs orthogonal. With fill
+    None the range depends on the width: linear maps get the uniform distribution of Glorot and
+    Bengio 2010, LSTMs also orthogonal recurrent matrices and biases 1 of the forget gates
+    (Jozefowicz et al. 2015); embedding and output layer stay as they are. The fixed ranges of the
+    papers are for 1,000 units: with a few hundred the signal almost vanishes within two layers.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):

@@ -66,7 +66,8 @@ class RingTaps(NamedTuple):
     They are the same for all rings of one kernel width k and dilation r.
     """
 
-    # m is k-1 for one new column, (k-1)r for more. Positions before the start read zeros.
+    # m old columns are read: for one new column every r-th, k-1 in all; for more of them the last
+    # (k-1)r. Positions before the start read zeros.
     rows: Tensor  # (rows, m) int64: the row whose ring holds each of m old columns, oldest first
     slots: Tensor  # (rows, m) int64: the index of each old column in that ring
     row_numbers: Tensor  # (rows, 1) int64: each row's number
@@ -76,7 +77,8 @@ class RingTaps(NamedTuple):
 
     @staticmethod
     def from_clock(clock: Clock, t: int, kernel_width: int, dilation: int) -> RingTaps:
-        """Return the indices for the next t columns after `clock`, for one kind of convolution."""
+        """Return the indices of the next t columns after `clock`, for a convolution of this width
+        and dilation."""
         reach = (kernel_width - 1) * dilation
         capacity = ring_capacity(kernel_width, dilation)
         step = dilation if t == 1 else 1

@@ -34,11 +34,11 @@ def has_sequence_kernels(x: Tensor) -> bool:
 
 
 def gru(x: Tensor, h: Tensor, parameters: Sequence[Tensor], take: bool) -> Tensor:
-    """Run a GRU with reset "after" (see recurrent.GRU) over a sequence; return states (rows, t, d).
+    """Run a GRU with g = tanh(W_g x + r * (U_g h)) over a sequence; return states (rows, t, d).
 
     x (rows, t, d_input); h (rows, d): the state before it. parameters: W (3 d, d_input), U (3 d, d)
-    and the bias (3 d,) of r, z, g. take: whether update is "take", not "keep": this is "keep" with
-    the weights of z negated.
+    and the bias (3 d,) of r, z, g. take: whether a step sets h to (1 - z) * h + z * g instead of
+    z * h + (1 - z) * g; the weights of z are then negated.
     """
     weights = [compute_type(part) for part in parameters]
     if take:

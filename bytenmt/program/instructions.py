@@ -27,19 +27,18 @@ class Op(IntEnum):
     """The operation of an instruction, which is applied to every row (hypothesis or source byte).
 
     d is its destination register, a and b its source registers, n their width; w and v are offsets
-    of weights, and m, k, s and t numbers. "Columns" are the positions of the row's sentence in the
-    encoder's output, the memory. No file stores the values, but the interpreters compare them:
-    operations for both programs come before RING, those of steps before WINDOW, attentions are
-    ATTEND_DOT to ATTEND_LOCATION. Another attention also goes into ATTENTIONS and into
-    session._item_kinds.
+    of weights, and m, k, s and t numbers. The memory is the encoder's output for the row's
+    sentence: items, which have a vector for each of its positions ("columns"), and fixed parts, one
+    vector each. No file stores the values, but the interpreters compare them: operations for both
+    programs come before RING, those of steps before WINDOW, attentions are ATTEND_DOT to
+    ATTEND_LOCATION. Another attention also goes into ATTENTIONS and into session._item_kinds.
     """
 
     EMBED = 0  # d = row x of table w, where x is the byte read
-    # d += row i of table w, where i is the position; its last row, m - 1, from there on
-    POSITION = 1
-    LINEAR = 2  # d = W a + bias; k: what is added, see LinearBase
+    POSITION = 1  # d += row i of table w, which has m rows; i: the position, at most m - 1
+    LINEAR = 2  # d = W a + bias, W (n, m) at w, bias at v; k: LinearBase, what is added
     ADD_VECTOR = 3  # d += v
-    NORM = 4  # d = layer norm of a
+    NORM = 4  # d = layer norm of a, with gain w and bias v
     RELU = 5  # d = max(0, d)
     TANH = 6  # d = tanh d
     COPY = 7  # d = a
@@ -47,42 +46,40 @@ class Op(IntEnum):
     MEAN = 9  # d = (a + b) sqrt(1/2)
     MAXOUT = 10  # d = the larger of each pair of a, n pairs
     GRU_RESET = 11  # a[:n] = r = sigma(a[:n]), then d = r * b
-    # d = the new state from d, the gates a (r; z and g before their functions), U's share of g b;
-    # k: GruFlag
+    # d = a GRU's new state from the old one, d; a (3n): r after sigma, z before sigma, the input's
+    # part of the candidate before tanh; b: the state's part of the candidate; k: GruFlag
     GRU_STEP = 12
-    LSTM_STEP = 13  # d, b = the new h and c, from the gates a (4n)
-    # d = a multiplicative unit of b; a (4n): g1, g2, g3, u before their functions
+    LSTM_STEP = 13  # d, b = the new h and c, from the old ones and gates i, f, g, o in a (4n)
+    # d = g1 tanh(g2 b + g3 u) (ByteNet); a (4n): g1, g2, g3, u before sigma and tanh
     MULTIPLICATIVE = 14
-    # d += the sum of a row, by the hash of the last n bytes read, of a table of n-grams for every n
-    # whose bit is set in m; k: see kernel_constants.FOLD_CASE and WORD_BITS; k & 63: log2 of a
-    # table's rows
+    # For every i whose bit is set in m, d += a row of a table of i-grams, by a hash of the last i
+    # bytes read. k & 63: log2 of a table's rows; bit 6: ignore case; k >> 8: log2 of the rows of a
+    # table of words, which is added likewise, 0 without one
     NGRAMS = 15
     # in a step only
-    RING = 17  # d = the m taps of ring k, the newest a; a is kept in the ring
-    READ_STATE = 18  # d = state k of the row's parent
-    WRITE_STATE = 19  # state k of the row = a
+    RING = 17  # d = a convolution's last m inputs; a is the newest and is put into ring buffer k
+    READ_STATE = 18  # d = recurrent state k of the hypothesis that the row continues
+    WRITE_STATE = 19  # recurrent state k of the row = a
     COLUMN = 20  # d = the column of the memory's item k at the row's position; zero past the last
     FIXED = 21  # d = the memory's fixed part k
-    # Attentions: keys are the memory's item m, values item v. Over all columns, or those at most s
-    # from b; t: GaussianUse.
-    # d = sum_j softmax_j(a . key_j) value_j, with k times the root of the source's bytes
+    # Attentions: keys are the memory's item m, values item v, of all columns or, with s > 0, of
+    # those at most s from position b; t: GaussianUse.
+    # d = sum_j softmax_j(a . key_j) value_j, times the square root of the source's bytes if k
     ATTEND_DOT = 22
-    ATTEND_ADDITIVE = 23  # the same with the score w . tanh(a + key_j)
-    # the same with the score a_j, of the first m columns; k: their softmax once more
-    ATTEND_LOCATION = 24
-    # d = the row's position, at most the last of the sentence's columns, of which m are seen
-    CENTRE = 25
-    PREDICT_CENTRE = 26  # d = sigma(w . a) times those columns
+    ATTEND_ADDITIVE = 23  # the same with the score w . tanh(a + key_j), keys by KEEP_EXPONENTIAL
+    ATTEND_LOCATION = 24  # the same with the score a_j, or softmax_j(a) if k, of m columns at most
+    CENTRE = 25  # d = the row's position, at most the last column's; m: columns at most, 0: all
+    PREDICT_CENTRE = 26  # d = sigma(w . a) times the number of columns, m at most, 0: all
     # in an encoder only
     # d = the m columns of a around each column, dilation k, zero outside of the sentence
     WINDOW = 32
     PREVIOUS = 33  # d = a at the column before, zero at the first
     TURN = 34  # d = a of the sentence's columns in reverse
-    LAST = 35  # a row a sentence: d = a at its last column, zero without any
-    KEEP = 36  # the memory's item k = a; its columns before the last one turned round where m
+    LAST = 35  # for one row per sentence: d = a at its last column, zero without any
+    KEEP = 36  # the memory's item k = a; in reverse order, but for the last column, if m
     KEEP_EXPONENTIAL = 37  # the memory's item k = exp(2 a), for ATTEND_ADDITIVE
-    KEEP_FIXED = 38  # a row a sentence: the memory's fixed part k = a
-    KEEP_STATE = 39  # a row a sentence: state k, of all beams, = a
+    KEEP_FIXED = 38  # for one row per sentence: the memory's fixed part k = a
+    KEEP_STATE = 39  # for one row per sentence: recurrent state k of all its beams = a
 
 
 ATTENTIONS = (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE, Op.ATTEND_LOCATION)
@@ -101,11 +98,11 @@ class LinearBase(IntEnum):
 class GaussianUse(IntEnum):
     """Values of the field t of attention instructions: where local attention's Gaussian applies.
 
-    It falls with the distance of a source byte from the centre of attention; its standard deviation
-    is half the window, the field s of the instruction (Luong et al. 2015).
+    It falls with the distance of a source byte from the centre of attention. Its standard deviation
+    is s / 2, where s, a field, is how far the window reaches on each side (Luong et al. 2015).
     """
 
-    NONE = 0  # there is none
+    NONE = 0  # no Gaussian
     AFTER = 1  # multiply the weights after the softmax
     INSIDE = 2  # multiply the scores
 
@@ -113,20 +110,20 @@ class GaussianUse(IntEnum):
 class GruFlag:
     """Bits of the field k of the instruction GRU_STEP, for two choices of the GRU's form.
 
-    They choose what the reset gate r multiplies, and what the update gate z weighs;
-    layers.recurrent.GRU has the equations.
+    Without them the candidate is g = tanh(W x + U (r * h)) and the new state z * h + (1 - z) * g,
+    where r is the reset gate, z the update gate, x the input and h the old state.
     """
 
-    RESET_AFTER = 1  # r multiplies the product with the state, not the state: reset = "after"
-    UPDATE_TAKES = 2  # z weighs the candidate, not the old state: update = "take"
+    RESET_AFTER = 1  # g = tanh(W x + r * (U h)) instead: reset = "after"
+    UPDATE_TAKES = 2  # the new state is (1 - z) * h + z * g instead: update = "take"
 
 
 @unique
 class Field(IntEnum):
     """Indices of an instruction's fields: the columns of a program's table of instructions."""
 
-    OP = 0
-    # Of registers d, a and b, see Register.
+    OP = 0  # Op
+    # Start, stride and column (see Register), in floats, of the destination d and sources a and b.
     D_START = 1
     D_STRIDE = 2
     D_COLUMN = 3
@@ -137,13 +134,13 @@ class Field(IntEnum):
     B_STRIDE = 8
     B_COLUMN = 9
     W = 10  # offset of weights, in bytes
-    V = 11  # offset of other weights, in bytes
-    S = 12  # offset of the scales of w, in bytes; in attentions the window
+    V = 11  # offset of other weights, in bytes; in attentions the number of the item with values
+    S = 12  # offset of the scales of w, in bytes; in attentions the window's reach, 0: no window
     T = 13  # offset of the scales of v, in bytes; in attentions GaussianUse
-    N = 14  # width of d, or of a without d
-    M = 15  # see Op
-    K = 16  # see Op
-    ROWS = 17  # RowKind
+    N = 14  # width of d, or of a without d, in floats
+    M = 15  # a number, whose meaning Op says for each operation
+    K = 16  # another such number
+    ROWS = 17  # RowKind: the rows for which it is executed
 
 
 @unique
@@ -152,14 +149,14 @@ class RowKind(IntEnum):
 
     ALL = 0  # all hypotheses of a step; all bytes of all sources in an encoder
     SENTENCES = 1  # one row for each sentence
-    SERIAL = 2  # as ALL, where each column of a text waits for the states of the one before
+    SERIAL = 2  # as ALL, byte after byte of each text: each reads the state after the one before
 
 
 class Register(NamedTuple):
     """The place of a register (a float32 vector of every row), or of a part of it, in memory."""
 
-    start: int  # floats a row of all registers before it
-    stride: int  # floats of the whole register, a multiple of PANEL
+    start: int  # floats per row that all registers before it take
+    stride: int  # floats from one row to the next, all of the register; a multiple of PANEL (64)
     width: int  # floats of this part
     column: int = 0  # first float of this part in the register
 
@@ -177,7 +174,7 @@ class Matrix(NamedTuple):
     """The place of a matrix (n_output, n_input) in the block of memory with a program's weights."""
 
     place: int  # offset of its numbers, in bytes
-    scales: int  # offset of the scales of its quantised numbers, in bytes
+    scales: int  # offset of the scales of its outputs, in bytes, if it is int8; otherwise 0
     n_output: int
     n_input: int
 
@@ -186,7 +183,7 @@ class Program(NamedTuple):
     """A model's encoder or decode step as a list of instructions for the CPU engine."""
 
     instructions: Table  # (n, len(Field)) int64
-    row_floats: int  # float32 of all registers for a row, a hypothesis or a source byte
+    row_floats: int  # floats of all registers together for a row (a hypothesis or source byte)
 
     def select(self, *ops: Op) -> Table:
         """Return the instructions with one of these operations: (n, len(Field)) int64.

@@ -15,7 +15,8 @@ from bytenmt.program.writer import Array, Shapes, WeightArray, Writer
 def write_maxout(step: Writer, x: Register, name: str, width: int) -> Register:
     """Append a maxout layer: a linear map of x to `width` pairs, then the larger of each pair.
 
-    Returns the result's register. step: writer of the program. name: prefix of parameters' names.
+    Returns the result's register, of `width` floats. step: writer of the program. name: the map's
+    parameters are {name}.weight and {name}.bias.
     """
     pairs = step.register(2 * width)
     maxed = step.register(width)
@@ -37,10 +38,12 @@ def write_gru_step(
 ) -> None:
     """Append the instructions for new = GRU(x, old); `new` may be the same register as `old`.
 
-    step: writer of the program. name: prefix of the names of its parameters. reset, update: the
-    GRU's form, see layers.recurrent.GRU. state: number of the decoder's recurrent state from which
-    `old` is read and to which `new` is written, any number in an encoder; None if the caller does
-    both. d_inside: how many of the last numbers of x the reset gate also multiplies.
+    step: writer of the program. name: prefix of the names of the GRU's parameters. reset: whether
+    the reset gate multiplies the state "before" or "after" the product U h. update: whether the
+    update gate weighs the old state ("keep", as in PyTorch) or the candidate ("take"). state:
+    number of the decoder's recurrent state from which `old` is read and to which `new` is written,
+    any number in an encoder; None if the caller does both. d_inside: with reset "after", the reset
+    gate also multiplies the product of so many of the last numbers of x.
     """
     gates, u = _write_gru_input(step, x, name, old.width, d_inside)
     if state is not None:
@@ -99,8 +102,9 @@ def write_lstm_step(
 ) -> tuple[Register, Register]:
     """Append instructions for h, c = LSTM(x, h, c); return the registers of h and c, (d,) each.
 
-    step: writer of the program. name: prefix of the names of its parameters. states: the numbers of
-    the decoder's recurrent states h and c, which are read and written; any two in an encoder.
+    step: writer of the program. name: prefix of the names of the LSTM's parameters. d: width of h
+    and of c. states: the numbers of the decoder's recurrent states h and c, which are read and
+    written; any two in an encoder.
     """
     h = step.register(d)
     gates = step.register(4 * d)

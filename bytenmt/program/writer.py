@@ -36,7 +36,7 @@ class WeightArray(NamedTuple):
 
     name: str  # as errors name it
     shape: tuple[int, ...]  # of the array
-    parameters: Shapes  # that it is computed from
+    parameters: Shapes  # names and shapes of the parameters that it is computed from
     compute: Callable[..., Array]  # returns it, given the arrays of these parameters in their order
 
 
@@ -48,9 +48,9 @@ def parameter(name: str, *shape: int) -> WeightArray:
 class WeightEntry(NamedTuple):
     """The place of an array that a program reads, in the block of memory with all its weights."""
 
-    values: WeightArray  # the array, by its parameters
+    values: WeightArray  # the array, and the parameters that it is computed from
     offset: int  # in bytes, of its numbers
-    matrix: Matrix | None  # None if it stays float32
+    matrix: Matrix | None  # the place of its parts; None for a vector, never quantised
 
 
 class WeightSink:
@@ -74,7 +74,7 @@ class WeightSink:
         return offset
 
     def matrix(self, values: WeightArray) -> Matrix:
-        """Add a matrix (n_output, ...), all axes but the first its inputs; return its offsets."""
+        """Add a matrix (n_output, ...), all axes but the first its inputs; return its place."""
         self._record(values)
         n_output = values.shape[0]
         n_input = math.prod(values.shape[1:])
@@ -222,7 +222,8 @@ class Writer:
     def program(self) -> Program:
         """Return the program of all instructions so far.
 
-        Those from the read of a recurrent state to its last write are executed byte after byte.
+        From the read of a recurrent state to its last write they are marked as RowKind.SERIAL, to
+        be executed for one byte of each text after another.
         """
         table = np.array(self._rows, np.int64).reshape(-1, len(Field))
         op = table[:, Field.OP]

@@ -81,7 +81,7 @@ class App:
         ]
 
     def asgi(self) -> Starlette:
-        """Return the ASGI application: routes and web page inside Gateway (checks, log)."""
+        """Return the ASGI application: routes and web page behind a Gateway (checks, log)."""
         origins = self._origins
         middleware = [Middleware(Gateway, service=self.service, hosts=self._hosts, origins=origins)]
         if origins:
@@ -113,7 +113,7 @@ class App:
         return account_of(key, self.service.keys, address_of(request.scope))
 
     async def translate(self, request: Request) -> Response:
-        """Translate the text, or the list of texts, in the field q.
+        """Translate the text, or the list of texts, in the field q; answer with translatedText.
 
         With `Accept: text/event-stream` the answer is a stream of events: `part` with the next part
         of the translation, and at the end `done` with the whole answer, or `error`.
@@ -172,7 +172,7 @@ class App:
         return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
 
     async def translate_file(self, request: Request) -> Response:
-        """Translate a file and return a URL of the translation that is valid for ten minutes."""
+        """Translate the document in the field file; return a URL of it, valid for ten minutes."""
         service = self.service
         size = request.headers.get("content-length", "")
         n_bytes = int(size) if size.isdecimal() and len(size) < 12 else service.limits.body_bytes
@@ -222,7 +222,7 @@ class App:
         return Response(data, media_type="application/octet-stream", headers=headers)
 
     async def detect(self, request: Request) -> Response:
-        """Detect the language of a text: possible languages, the likeliest first."""
+        """Detect the language of the text q: list possible languages, the likeliest first."""
         body, _, _ = await self._read(request, bodies.DetectBody)
         self.service.limits.count_characters([body.q])
         return json_response(await self.service.guesses([body.q]))

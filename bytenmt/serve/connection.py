@@ -64,8 +64,8 @@ class Connection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Log a malformed request and answer it with status 400 and `msg`; called by uvicorn.
 
-        If only its body is malformed, another answer may be in work: that one is given up. If it
-        has been sent in part, the connection is closed without status 400.
+        If only its body is malformed, the route may be at work on an answer, which is given up. If
+        part of this answer has been sent, the connection is closed without status 400.
         """
         self._service.metrics.requests.labels(INVALID, 400).inc()
         logger.info("%s - %s 400", self.client[0] if self.client else "-", INVALID)

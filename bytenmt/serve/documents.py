@@ -73,8 +73,8 @@ def read(source: DocumentSource) -> list[CodedText]:
 def torn_lines(lines: Sequence[CodedText], results: Sequence[LineTranslation]) -> list[CodedText]:
     """Return the further texts to translate so that `repaired` can put inline tags in place.
 
-    They are the lines whose tags were lost or misplaced in translation, without paired tags, and
-    the text inside each pair. lines: of a document, from `read`. results: the translation of each.
+    Each line whose translation lost or misplaced tags gives the line without its pairs of tags, and
+    the content of each pair. lines: of a document, from `read`. results: the translation of each.
     """
     return lines_to_repair(dict(zip(lines, results, strict=True)))
 

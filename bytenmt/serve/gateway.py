@@ -79,7 +79,8 @@ def address_of(scope: Mapping[str, Any]) -> str:
 def refusal_of(service: Service, error: BaseException, scope: Mapping[str, Any]) -> Refusal:
     """Convert an error to a Refusal: the HTTP status and message that the client gets.
 
-    An error of an unknown kind becomes status 500 and is logged. scope: ASGI's of the request.
+    TimeoutError becomes status 503, an error of an unknown kind 500, which is logged. service:
+    knows the time limit and when to try again. scope: ASGI's of the request.
     """
     if isinstance(error, Refusal):
         return error

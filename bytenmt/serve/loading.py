@@ -124,13 +124,20 @@ class LateScorer(Scorer):
     def score_texts(
         self, sources: Sequence[bytes] | None, texts: Sequence[bytes], formality: Form | None = None
     ) -> list[TextScores]:
-        """Return the log-probability and rank of each byte of the texts, given their sources."""
+        """Return the log-probability and rank of each byte of the texts, given their sources.
+
+        sources: one a text; None for a language model. formality: form of address that the sources
+        ask for; None: none.
+        """
         return self._scorer.score_texts(sources, texts, formality)
 
     def attention_weights(
         self, pairs: Sequence[tuple[bytes, bytes]], formality: Form | None = None
     ) -> list[dict[int, Weights]]:
-        """Return attention (bytes of text, of source + 1) of each (source, text), by layer."""
+        """Return the attention weights of each pair (source, text), by layer number from 1.
+
+        Weights are (bytes of text, bytes of source + 1 for EOS). formality: as in score_texts.
+        """
         return self._scorer.attention_weights(pairs, formality)
 
 

@@ -191,7 +191,7 @@ class Service:
         body: TranslateBody,
         on_part: Callable[[str], object] | None = None,
     ) -> list[TextTranslation]:
-        """Translate texts; return distinct translations of each, the best first (of HTML one).
+        """Translate texts; return distinct translations of each, the best first (HTML: only one).
 
         plan: direction, client and form of address, from `plan`. body: the fields format,
         alternatives and verdicts of the request. on_part: for a single plain text, called with its
@@ -241,9 +241,10 @@ class Service:
     async def translate_file(
         self, file: DocumentSource, body: PairBody, client: str
     ) -> TranslatedFile:
-        """Translate a document and mark its doubtful paragraphs for review. Raises Refusal.
+        """Translate a document and mark its doubtful paragraphs for review.
 
-        body: the languages and form of address asked for. client: name of the client.
+        body: the languages and form of address asked for. client: name of the client. Raises
+        Refusal if the file is malformed, the direction is not served, or the work is too much.
         """
         (lines,) = await self.documents.run(client, read, [file])
         texts = [_text_of(line) for line in lines]

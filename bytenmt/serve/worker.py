@@ -33,7 +33,7 @@ BEGIN_SECONDS = 0.02  # for splitting jobs into requests, before the next decodi
 
 @dataclass(eq=False)
 class TranslationJob:
-    """Lines that a Worker translates: it sets the future `results`; cancel this to drop the job."""
+    """Lines for a Worker, which sets the future `results`; cancel that future to drop the job."""
 
     # Each is UTF-8, or the strings and inline codes (such as tags) of a document's line.
     lines: Sequence[SourceLine]

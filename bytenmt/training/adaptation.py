@@ -77,7 +77,7 @@ class AdaptationReport(NamedTuple):
     """The result of `adapt`, with measurements of the model before and after it."""
 
     n_pairs: int  # pairs of the memory, one for each source
-    n_held_out: int  # pairs that the model was tested on, and did not learn before
+    n_held_out: int  # pairs for the measurements, not trained on before these
     n_updates: int  # of the training
     held_out: tuple[Measurement, Measurement]  # on the held-out pairs, before and after
 

@@ -45,9 +45,10 @@ def configuration(
     arch: an architecture's name, None if file or settings have model.arch; preset: name of its
     default values, None for "small"; file: a TOML file, which wins over the preset; settings: a
     nested dictionary, which wins over the file; source: whether the training text has sources;
-    init_from: a run whose model section and data.sentinels a new run takes; on_gpu: whether batches
-    are scaled for a GPU, see scale_batch_for_gpu. Raises BytenmtError where `run` has a checkpoint
-    and `resume` is false, or a published model, ConfigError for settings that do not fit.
+    init_from: a run whose model section and data.sentinels a new run takes; on_gpu: whether a new
+    run's batches become 8 times as large, for a GPU. Raises BytenmtError where `run` has a
+    published model, or a checkpoint and `resume` is false, ConfigError for settings that do not
+    fit.
 
     >>> new = configuration(Path("new"), False, "luong", "tiny", None, {"train": {"lr": 0.5}})
     >>> new.train.lr, new.model.d_hidden

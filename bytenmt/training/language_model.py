@@ -127,8 +127,8 @@ class LanguageModelObjective:
         """Run forward and backward on windows of text, which adds to the parameters' `.grad`.
 
         Return the summed negative log-likelihood in nats, a float64 scalar on the device. The loss
-        whose gradient is taken is divided by target_bytes. A recurrent model starts from `carried`,
-        its state after the windows before, and renews it.
+        whose gradient is taken is divided by target_bytes. A recurrent model starts from its state
+        after the windows before, the attribute `carried`, which is then replaced.
         """
         nats = torch.zeros((), dtype=torch.float64, device=self.device)
         for window in (window for window in batches if len(window.read)):
@@ -178,9 +178,9 @@ class LanguageModelObjective:
         return merged
 
     def load_state_dict(self, model: Model[Any, Any], carried: Mapping[str, Tensor]) -> None:
-        """Continue from the states of state_dict. Raises KeyError or ValueError for other ones.
+        """Continue from recurrent states that state_dict has returned (`carried`).
 
-        carried: what state_dict has returned, for all processes' rows.
+        Raises KeyError or ValueError if they do not fit `model`, the model that is trained.
         """
         if not carried:
             return
@@ -230,9 +230,9 @@ def text_bits(
     """Return the negative log-likelihood, in bits, of a text (n,) uint8 under a language model.
 
     model: in evaluation mode. All processes call it together, share the work and get the same
-    number. The text is read as up to MAX_PIECES pieces at once, each after the N_CONTEXT_BYTES
-    before it: for a convolutional model that depends on no more bytes this is exact, for a
-    recurrent model very nearly so.
+    number. The text is cut into up to 64 pieces; the model reads the 512 bytes before a piece as
+    context only: exact for a convolutional model that depends on no more bytes, and very nearly so
+    for a recurrent one.
     """
     n_rows = max(1, min(MAX_PIECES, len(text) // (2 * N_CONTEXT_BYTES)))
     each = -(-len(text) // n_rows)

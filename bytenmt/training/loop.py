@@ -38,7 +38,10 @@ MAX_DIVERGED_UPDATES = 50
 
 
 class Meter:
-    """Totals of one process since the last log record: loss, bytes, waiting for data and time."""
+    """Totals of one process since the last log record: loss, bytes, seconds of waiting for data.
+
+    TrainingLoop adds to its attributes, and makes a new one after each record.
+    """
 
     def __init__(self) -> None:
         self.nats: list[Tensor] = []  # loss of each update; on the device until it is logged

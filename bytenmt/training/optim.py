@@ -110,7 +110,7 @@ def decay_weights(optimizer: torch.optim.Optimizer, *_: object) -> None:
 class MovingAverage:
     """The exponential moving average (EMA) of a model's parameters, one tensor for each.
 
-    average <- decay average + (1 - decay) weight, with a decay of at most (1 + u) / (10 + u) at
+    average <- d average + (1 - d) weight, where d is `decay`, but at most (1 + u) / (10 + u) at
     update u, so that the first, random weights are soon forgotten.
     """
 
@@ -159,7 +159,7 @@ def hidden_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
 
 
 class Muon(torch.optim.AdamW):
-    """Muon for the matrices of groups with "muon", AdamW for the other groups.
+    """Muon for parameter groups with the entry "muon": True, AdamW for the other groups.
 
         B <- mu B + (1 - mu) G
         U = NS((1 - mu) G + mu B)
@@ -171,8 +171,9 @@ class Muon(torch.optim.AdamW):
     (outputs, inputs * width), and of maps that stand on one another, such as the gates of a GRU,
     each is made orthogonal by itself.
 
-    maps: see hidden_matrices; betas: of AdamW; momentum: mu; dtype: of the products of the
-    iteration.
+    groups: parameter groups, as in PyTorch; maps: number of linear maps that stand on one another
+    in each matrix, from hidden_matrices; betas: of AdamW; momentum: mu; dtype: of the products of
+    the iteration.
     """
 
     def __init__(

@@ -68,9 +68,10 @@ class RowAdam:
             self.update_on_device(lr)
 
     def update_on_device(self, lr: float) -> None:
-        """Do one step of Adam at the rate lr for the rows whose gradient in `sums` is not zero.
+        """Do one step of Adam at the rate lr for the rows with a gradient other than zero.
 
-        Then set `sums` to zero. On a CPU the compiled update_rows does the same.
+        The attribute `sums` (rows, d) holds the gradients and is then set to zero. `step` calls
+        this on a GPU; on a CPU the compiled update_rows does the same.
         """
         b1, b2 = self.betas
         m = self.exp_avg

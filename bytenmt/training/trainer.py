@@ -112,8 +112,9 @@ class Trainer:
     def learn(self, shares: Sequence[BatchShare]) -> tuple[Tensor, Tensor]:
         """Make one update from this process' shares of batches, and advance the progress.
 
-        Returns nats and gradient norm, see `update`; the progress is then at the position in the
-        text behind the batches. All processes must call it together; a share may have no rows.
+        Returns this process' summed negative log-likelihood in nats and the gradient's norm before
+        clipping, scalars on the device. All processes must call it together; a share may have no
+        rows.
         """
         batches = [share.data for share in shares]
         (target_bytes,) = self.sum_over_processes(sum(batch.counts[1] for batch in batches))

@@ -146,7 +146,9 @@ class TranslationObjective:
     def loss(self, model: Model[Any, Any], tensors: Any, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss for the gradient and the negative log-likelihood of a batch, in nats.
 
-        Both are sums, see batch_loss. tensors: a Batch of tensors; inputs: see decoder_inputs.
+        Both are sums over the bytes; the first also has label smoothing and extra loss terms, and
+        the second is detached. tensors: a Batch of tensors; inputs (n, t) uint8: what the decoder
+        reads, from decoder_inputs.
         """
         memory = model.encode(tensors.source, tensors.source_len)
         logits, _ = model(inputs, memory, model.start(memory))

@@ -23,8 +23,8 @@ class CharacterLink(NamedTuple):
     """
 
     chars: tuple[int, int]  # begin and end (exclusive) of the output character, in characters
-    source_chars: tuple[int, int]  # the same of the source character
-    weight: float  # of the source character, 0 to 1; mean over the output character's bytes
+    source_chars: tuple[int, int]  # begin and end of the source character
+    weight: float  # attention to it, 0 to 1: sum over its bytes, mean over the output's bytes
 
 
 def align_lines(
@@ -34,9 +34,9 @@ def align_lines(
 ) -> list[list[CharacterLink]]:
     """Align lines with their translations: return a link for each output character, in order.
 
-    models: scorers of models with attention. lines: (source, translation, separator), in UTF-8, of
-    the chunks of each line, see TranslationResult.best_chunks. A separator follows its chunk in
-    both texts and has no link. formality: the form of address that was asked for.
+    models: scorers of models with attention. lines: for each line the (source, translation,
+    separator) of its chunks (parts that were translated one by one), in UTF-8. A separator follows
+    its chunk in both texts and has no link. formality: the form of address that was asked for.
     """
     pairs = [(source, text) for line in lines for source, text, _ in line]
     weights = iter(mean_weights(models, pairs, formality))

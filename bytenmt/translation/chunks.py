@@ -40,9 +40,9 @@ class Chunk(NamedTuple):
 def split_line(marked: MarkedText, max_bytes: int, languages: Sequence[str] = ()) -> list[Chunk]:
     """Split a line, whose kept spans are sentinels, into sentences, and these into chunks.
 
-    A chunk has at most max_bytes and N_SENTINELS kept spans. The mark of a list item, as in `-
-    item`, and a sign that is repeated, as in `Name: ____`, are chunks of their own. languages:
-    codes of the languages whose rules end a sentence, such as "de"; (): the line is one sentence.
+    A chunk has at most max_bytes bytes and N_SENTINELS (8) kept spans. A list mark, as in `- item`,
+    and a sign that is repeated, as in `Name: ____`, are chunks of their own. languages: codes of
+    the languages whose rules end a sentence, such as "de"; (): the line is one sentence.
     """
     sentences = split_sentences(marked.data, languages) if languages else [(marked.data, b"")]
     chunks = []
@@ -74,11 +74,11 @@ def _number_sentinels(piece: bytes, separator: bytes, marked: MarkedText, first:
 def split_sentences(data: bytes, languages: Sequence[str]) -> list[tuple[bytes, bytes]]:
     """Split a line into sentences: return (text, white space after it) of each.
 
-    List marks, such as "-", and repeated signs, such as "____", are texts of their own. data: the
-    line in UTF-8, where the byte UNNUMBERED_SENTINEL stands for each kept span, as in MarkedText.
+    List marks, such as "-", and repeated signs, such as "____", are texts of their own. If a line
+    of several texts begins with white space, an empty text comes before it.
+    data: the line in UTF-8; the byte UNNUMBERED_SENTINEL (0xF5) stands for each span to be copied.
     languages: codes such as "de", whose abbreviations are known; with several, a sentence ends
-    where all their rules agree, but not inside a URL or e-mail address. If a line of several texts
-    begins with white space, an empty text comes before it.
+    where the rules of all of them end one, but never inside a URL or e-mail address.
     """
     text = to_text(data)
     probe = text.replace(sentinel_char(0), SPAN_CHARACTER)
@@ -102,7 +102,7 @@ def cut_text(data: bytes, after: bytes, max_bytes: int) -> list[tuple[bytes, byt
 
     Returns (text, separator) of each. A text ends at the last space within its limits, which is
     then its separator, else between two characters. after: separator to return with the last text.
-    max_bytes: at least 4, the bytes of the longest character.
+    max_bytes: at least 4, the length of the longest character.
     """
     texts = []
     start = 0

@@ -73,13 +73,12 @@ NO_TEXT = compile_patterns(("placeholders", "tags", "urls", "emails"))  # same i
 def doubt_of(translation: Hypothesis) -> float | None:
     """Return how doubtful a translation is, 0 at best; None if it has no text of its own.
 
-    (bits(text | source) + SOURCE_SHARE * bits(source | text)) / sqrt(bytes), where bits are -log2
-    of the models' probabilities, EOS included; the second term only where a model of the opposite
-    direction has ranked the hypotheses. The bytes of tags, placeholders and addresses do not count:
-    a long tag, of which only the first byte is a decision, would hide what the words cost. The bits
-    of these spans count: they are high where the search had to write them. Divided by the bytes
-    themselves, long lines with one bad word would look as good as short ones without
-    (tools/EXPERIMENTS.md).
+    (bits(text | source) + SOURCE_SHARE (0.5) * bits(source | text)) / sqrt(bytes), where bits are
+    -log2 of the models' probabilities, EOS included. The second term is left out unless a model of
+    the opposite direction has ranked the hypotheses. bytes: length of the text without tags,
+    placeholders and addresses, as a long tag would hide what the words cost. The bits of these
+    spans count: they are high where the search had to write them. Divided by the bytes instead of
+    their root, a long line with one bad word would look good.
     """
     n_copied = sum(end - begin for begin, end in copied_spans(translation.text))
     n_bytes = len(translation.text) - n_copied
@@ -99,7 +98,7 @@ class Verdict(NamedTuple):
 
     @staticmethod
     def from_flags(flags: Iterable[str]) -> Verdict:
-        """Return the verdict of a translation; a flag that is not in REASONS means "check".
+        """Return the verdict of a translation; an unknown flag means "check", none "sure".
 
         >>> Verdict.from_flags(["unsure", "loop"])
         Verdict(level='wrong', reasons=('repeats itself', 'the model is unsure'))
@@ -122,9 +121,10 @@ def verdict_record(hypothesis: Hypothesis) -> dict[str, Any]:
 def text_flags(source: bytes, text: bytes, lengths: FlagThresholds | None = None) -> Iterator[str]:
     """Yield the flags (names of suspected faults) of a translation that need no model.
 
-    These are LOOP, LENGTH, NUMBER, and INVENTION for a source without letters or digits. source,
-    text: valid UTF-8. lengths: the model's ratio of target to source bytes and its variance; None:
-    limits that hold for any pair of languages.
+    They are "loop" (repeats itself), "length" (far longer or shorter than the source), "number" (a
+    wrong number), and "invention" for words from a source without letters or digits. source, text:
+    valid UTF-8. lengths: the mean and variance of target bytes per source byte that were measured
+    for the model; None: limits that hold for any pair of languages.
     """
     if has_loop(text) and not has_loop(source):
         yield LOOP
@@ -140,7 +140,8 @@ def text_flags(source: bytes, text: bytes, lengths: FlagThresholds | None = None
 def has_loop(text: bytes) -> bool:
     """Return whether a part of the text is repeated in a row too often: a model was in a loop.
 
-    Too often is 12 times or more for a single byte, down to twice for a part of 10 to 64 bytes.
+    Too often is 12 times for one byte, 6 times for a part of 2 bytes, 4 times for 3 or 4 bytes, 3
+    times for 5 to 9 bytes, and twice for 10 to 64 bytes.
     """
     return REPETITION.search(text + b" ") is not None
 
@@ -157,7 +158,8 @@ def _is_of_likely_length(source: bytes, text: bytes, lengths: FlagThresholds | N
 def has_wrong_number(source: bytes, text: bytes) -> bool:
     """Return whether a number of a source is missing, repeated or malformed in its translation.
 
-    Placeholders, tags, URLs and e-mail addresses do not count. See numbers.numbers_differ.
+    Also if a range, such as 10-15, has lost its sign. Numbers in placeholders, tags, URLs and
+    e-mail addresses do not count; 1,000 may become 1.000, and 3 p.m. 15 Uhr.
     """
     has_digits = any(map(str.isdigit, source.decode()))
     return has_digits and numbers_differ(plain_text(source), plain_text(text))

@@ -68,9 +68,10 @@ class Glossary:
 
     @classmethod
     def from_file(cls, path: Path) -> Glossary:
-        """Return the glossary of a file in UTF-8, which is CSV if its suffix is .csv.
+        """Read a glossary from a UTF-8 file of lines `term TAB target`, or CSV if it ends in .csv.
 
-        Empty lines, and those that begin with #, are skipped. Raises DataError with a line number.
+        Further columns are not read; empty lines, and those that begin with #, are skipped. Raises
+        DataError, with the number of the line if that is malformed.
         """
         try:
             data = path.read_bytes()
@@ -87,7 +88,8 @@ class Glossary:
     def find(self, text: str) -> dict[Span, Term]:
         """Map (begin, end) of each occurrence of a term in a text, in characters, to the term.
 
-        Inflected forms count. At each word the longest term is found. Occurrences may overlap.
+        Inflected forms count. At each word only the longest term that begins there is found, so
+        that occurrences may overlap. A Korean particle behind a term is not part of its span.
         """
         tokens = list(_TOKEN.finditer(text))
         words = [token[0] for token in tokens]
@@ -121,9 +123,9 @@ def _key(words: list[str], is_small: bool) -> tuple[str, bool]:
 
 
 def base_forms(word: str) -> Iterator[tuple[str, int]]:
-    """Yield (base form, n) for a word and all words that it may be an inflected form of.
+    """Yield (form, n) for a word itself, and each word of which it may be an inflected form.
 
-    n: how many characters of a Korean particle were cut off; 0 if only an ending was.
+    n: how many characters at its end are a Korean particle, which is cut off; else 0.
     """
     for written in dict.fromkeys((word, word.translate(_UMLAUTS))):
         yield written, 0
@@ -141,8 +143,9 @@ def base_forms(word: str) -> Iterator[tuple[str, int]]:
 def parse_term(line: bytes, path: Path, number: int) -> Term:
     """Parse a line of a glossary file: `term TAB target`, or CSV if `path` ends with .csv.
 
-    The Term has the first target that does not begin with "!", or "" if all do. path, number: the
-    file and the line's number in it, for errors. Raises DataError.
+    A line may have several targets, separated by "|". The first one is taken that has no "!" before
+    it, which marks forbidden ones; "" if all have. line: UTF-8, else DataError, as for a line
+    without a target. path, number: the file and the number of the line from 1, for errors.
     """
     if first_invalid(line) >= 0:
         raise DataError(f"{path}, line {number} is not valid UTF-8: convert the file to UTF-8")

@@ -71,9 +71,9 @@ class MarkedText(NamedTuple):
 class KeepSpec:
     """The spans that translations copy unchanged, and the terms with fixed translations."""
 
-    patterns: tuple[re.Pattern[str], ...] | None = None  # of kept spans; None: of all classes
+    patterns: tuple[re.Pattern[str], ...] | None = None  # of spans to copy; None: of all classes
     glossary: Glossary | None = None  # None: no terms
-    has_own_patterns: bool = False  # whether the user gave some, which may take for ever
+    has_own_patterns: bool = False  # whether some are the user's: their time is limited
     keeps_names: bool = True  # whether names of people and products are copied
     words: SourceWords | None = None  # the model's, by which names are found; None: no names
 
@@ -83,9 +83,10 @@ class KeepSpec:
     ) -> KeepSpec:
         """Return the KeepSpec of the settings with these names.
 
-        keep: classes of sentinels.PATTERNS, as one text with commas ("urls,numbers") or as several
-        names; None: all classes; "none" or "": no class. keep_pattern: one regular expression or
-        several. glossary: a file, a Glossary, or None. Raises SettingError and DataError.
+        keep: classes of spans, as one text with commas ("urls,numbers") or as several names; None:
+        all classes; "none" or "": no class. keep_pattern: regular expressions (one or several) of
+        further spans. glossary: a file, a Glossary, or None. Raises SettingError for an unknown
+        class or wrong expression, DataError for a wrong glossary file.
         """
         if isinstance(keep, str):
             keep = tuple(name.strip() for name in keep.split(",") if name.strip() not in ("", NONE))
@@ -219,7 +220,7 @@ def _pair_spans(spans: Sequence[KeptSpan]) -> tuple[tuple[int, int], ...]:
 
 
 def pair_key(tag: TextOrCode | Term) -> tuple[str, bool] | None:
-    """Return (number of the pair, whether it opens) of an inline code, for match_pairs.
+    """Return (number of its pair as a str, whether it opens the pair) of an inline code.
 
     None for a text, a term, or a code that stands alone.
     """
@@ -229,11 +230,11 @@ def pair_key(tag: TextOrCode | Term) -> tuple[str, bool] | None:
 
 
 def separate_spans(data: bytes, source: bytes) -> bytes:
-    """Put spaces between sentinels and words that touch in the output of a model.
+    """Return the output of a model with spaces between a sentinel and a word that it touches.
 
-    For an output whose last sentinels had to be added where the model would have ended it. data:
-    the output. source: the text that the model has read; a space is only put where the sentinel has
-    a space, or the end of the text, beside it in the source.
+    A space is added only where in the source the sentinel has a space, or the end of the text, on
+    that side. For outputs that the model would have ended without all of their sentinels. data: the
+    output. source: the text that the model has read, with the same sentinels.
     """
 
     def space(match: re.Match[bytes]) -> bytes:
@@ -297,10 +298,10 @@ def encode_parts(parts: Iterable[TextOrCode]) -> bytes:
 
 
 def mark_prefix(prefix: bytes, spans: Sequence[KeptSpan]) -> bytes:
-    """Return a forced prefix with sentinels in place of the source's kept spans.
+    """Return a prefix with sentinels in place of the kept spans of the source that it contains.
 
-    So the search does not write these spans once more. prefix: UTF-8. spans: sentinel k, the byte
-    0xF5 + k, stands for spans[k].
+    So the search does not write these spans once more. prefix: text, in UTF-8, with which the
+    translation must begin. spans: sentinel k, the byte 0xF5 + k, stands for spans[k].
     """
     marked = prefix
     for symbol in range(FIRST_SENTINEL, FIRST_SENTINEL + len(spans)):

@@ -34,11 +34,11 @@ PLACEMENT = "placement"  # a flag: spans were written where the model would have
 class TranslationResult(NamedTuple):
     """The translations of a line."""
 
-    hypotheses: list[Hypothesis]  # 1 to n_best, the k-th joined from the k-th of each chunk
+    hypotheses: list[Hypothesis]  # 1 to n_best, best first; the k-th joins the k-th of each chunk
     chunks: list[Chunk]  # the parts, usually sentences, in which the line was translated
     chunk_hypotheses: list[list[Hypothesis]]  # the hypotheses of each chunk, the best first
     parts: list[TextOrCode]  # the best hypothesis as texts and inline codes, for documents
-    unknown_words: tuple[str, ...] = ()  # of the source that the model hardly knows; by a Judge
+    unknown_words: tuple[str, ...] = ()  # of the source, rare in training; evaluation.judge sets it
 
     @property
     def best(self) -> Hypothesis:
@@ -51,7 +51,7 @@ class TranslationResult(NamedTuple):
         return b"".join(chunk.text + chunk.separator for chunk in self.chunks)
 
     def with_flags(self, flags: Sequence[str]) -> TranslationResult:
-        """Return a copy of the result with flags (suspected faults) added to `best`."""
+        """Return a copy of the result with flags (suspected faults) added to those of `best`."""
         return self._replace(hypotheses=add_flags(self.hypotheses, flags))
 
     def best_chunks(self) -> list[tuple[bytes, bytes, bytes]]:
@@ -61,7 +61,7 @@ class TranslationResult(NamedTuple):
 
 
 def add_flags(hypotheses: Sequence[Hypothesis], flags: Sequence[str]) -> list[Hypothesis]:
-    """Return a copy of hypotheses with flags (suspected faults) added to the first, best one."""
+    """Return hypotheses with flags (suspected faults) added to those of the first, best one."""
     best, *others = hypotheses
     flags = tuple(dict.fromkeys((*(best.flags or ()), *flags)))
     return [best._replace(flags=flags), *others]
@@ -78,13 +78,15 @@ class RestoredChunk(NamedTuple):
 class LineBatch:
     """Lines that are translated together.
 
-    The caller decodes `requests` (distinct), passes the hypotheses of each to `add`, in any order,
-    and then takes `results`. `hypotheses` holds those added so far.
+    `requests` lists each distinct chunk (part of a line) to decode once. The caller has an engine
+    decode them, passes the hypotheses of each to `add`, in any order, and then calls `results`.
+    `hypotheses` maps the requests that are done to their hypotheses.
     """
 
     def __init__(self, lines: Sequence[SourceLine], settings: Settings, first: int = 0) -> None:
-        """lines: valid UTF-8 without line ends, or a document's texts and inline codes. first:
-        number of the first line, on which the random numbers of sampling depend."""
+        """lines: valid UTF-8 without line ends, or a document's texts and inline codes. settings:
+        how lines are split, searched and ranked. first: number of the first line, on which the
+        random numbers of sampling depend."""
         self._settings = settings
         # The chunks of each line, with their requests; None where a chunk is copied.
         self._lines: list[list[tuple[Chunk, Request | None]]] = []
@@ -137,7 +139,8 @@ class LineBatch:
     def add(self, request: Request, hypotheses: list[Hypothesis]) -> None:
         """Store the hypotheses of a request, given best first, and keep the n_best of them.
 
-        A reranker reranks them if there is one; those with the numbers of the source come first.
+        Before, the settings' reranker ranks them anew, if there is one; then beam search puts those
+        first that have the numbers of the source.
         """
         settings = self._settings
         if settings.reranker is not None:
@@ -198,7 +201,8 @@ def rank_by_numbers(
 ) -> list[Hypothesis]:
     """Sort hypotheses by the faults in their numbers, such as missing ones, fewest first.
 
-    Equal ones keep their order. request: has their source. language: code of the target language.
+    Equal ones keep their order. request: holds their source. language: code of the target language,
+    by which decimal signs are judged.
     """
     source = (request.source or b"").translate(_SENTINELS_TO_SPACES).decode()
 
@@ -210,10 +214,11 @@ def rank_by_numbers(
 
 
 def join_chunks(line: Sequence[RestoredChunk], length_penalty: float) -> TranslationResult:
-    """Join the hypotheses of the chunks of a line to hypotheses of the line.
+    """Join the translated chunks of a line to the translations of the whole line.
 
-    The k-th of the line joins the k-th of each chunk, or its last one where there are fewer. Of
-    several chunks the scores are log-probability / (bytes + 1) ** length_penalty.
+    The k-th hypothesis of the line joins the k-th of each chunk, or its last one where there are
+    fewer. Its score is log-probability / (bytes + 1) ** length_penalty, unless the line is one
+    chunk, whose scores stay.
     """
     hypotheses = []
     for rank in range(max(len(restored.hypotheses) for restored in line)):

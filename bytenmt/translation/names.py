@@ -39,7 +39,8 @@ GENDERED = re.compile(r".*[a-zß]In(?:nen)?")  # of German nouns: BenutzerInnen
 def find_names(text: str, words: SourceWords) -> list[Span]:
     """Return (begin, end) of each name of a person or product in a text, in characters, in order.
 
-    Names with one space between them are one span. words: the words that the model knows.
+    Names with one space between them are one span. words: the words of the model's
+    training text; one that they have as an ordinary word is no name.
     """
     if text.islower():
         return []

@@ -32,10 +32,10 @@ def numbers_differ(source: str, text: str) -> bool:
     """Return whether a number of the source is wrong in its translation.
 
     A number is wrong if it is missing or in words, occurs more often than in the source, has
-    separators in wrong places, or has lost the sign of a range, such as "-". source, text: without
-    kept spans. 1,000 may be 1.000, and a number up to 12 may be 12 more, such as 15 Uhr for 3 p.m.
-    Additional numbers are not a fault: of 1,000 references in Korean, 25 have one that their source
-    has in words.
+    separators in wrong places, or has lost the sign of a range, such as "-". 1,000 may be 1.000,
+    and a number up to 12 may be 12 more, such as 15 Uhr for 3 p.m. Additional numbers are not a
+    fault: of 1,000 references in Korean, 25 have one that their source has in words. source, text:
+    without placeholders, tags and addresses, whose digits would count.
     """
     wanted, written = _numbers(source), _numbers(text)
     is_missing = any(
@@ -81,9 +81,9 @@ def _loses_range(source: str, text: str) -> bool:
 def count_number_faults(source: str, text: str, language: str) -> int:
     """Grade the numbers of a translation: 2, 1 or 0 for how wrong they are.
 
-    2: a number is wrong, see numbers_differ. 1: a number is copied although its digits are grouped
-    by the decimal sign of the target language, as 1,299.50 in German. 0: no fault. language: code
-    of the target language; for any but de, en and ko, 1 is never returned.
+    2: a number is missing, repeated or malformed (numbers_differ). 1: a number is copied although
+    its digits are grouped by the decimal sign of the target language, as 1,299.50 in German. 0: no
+    fault. language: code of the target language; for any but de, en and ko, 1 is never returned.
     """
     if numbers_differ(source, text):
         return 2

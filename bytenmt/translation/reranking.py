@@ -23,13 +23,14 @@ class Reranker:
     """Ranks hypotheses anew by the probability that a reverse model gives their source."""
 
     scorer: Scorer  # of a model of the opposite direction, from the target to the source language
-    length_penalty: float  # the exponent of the lengths in both scores
+    length_penalty: float  # exponent of (bytes + 1), by which log-probabilities are divided
 
     def rerank(self, request: Request, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
-        """Return the hypotheses of a request with their source_log_probability, best first.
+        """Return the hypotheses of a request, best first, with new scores.
 
-        Each score is raised by SOURCE_WEIGHT (0.3) * ln p(source | text) / (bytes of the source +
-        1) ** length_penalty. Without a source, hypotheses stay as they are.
+        SOURCE_WEIGHT (0.3) * ln p(source | text) / (bytes of the source + 1) ** length_penalty is
+        added to each score, and source_log_probability becomes ln p(source | text). If the request
+        has no source, hypotheses stay as they are.
         """
         if not request.source:
             return list(hypotheses)

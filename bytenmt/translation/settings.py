@@ -42,7 +42,7 @@ class LineSettings:
     begins, and which form of address it has.
     """
 
-    # Every translation begins with it, except that of an empty line; it may be longer than the
+    # Every translation begins with it, except that of an empty line, even if it is longer than the
     # length limit of max_len_a * source bytes + max_len_b bytes.
     prefix: bytes = option(
         b"",
@@ -121,15 +121,16 @@ def option_name(setting: str) -> str:
 class Settings(LineSettings):
     """All settings of a translation: of lines (LineSettings), of the search, and of kept spans."""
 
-    max_source_bytes: int = 1000  # of a chunk; longer lines are cut
+    max_source_bytes: int = 1000  # of a chunk, the part of a line that is translated by itself
     search: SearchOptions = field(default_factory=SearchOptions)
     keep: KeepSpec | None = None  # spans to copy, with sentinels in their place; None: no span
     needs_sentinels: bool = False  # whether the user set `keep` or a glossary
     # Names of settings that the user did not set, so that a model's own defaults replace them.
     left_to_runs: frozenset[str] = frozenset()
     languages: Sequence[str] = ()  # by whose rules lines are split into sentences; (): none
-    reranker: Reranker | None = None  # ranks hypotheses anew, of which the first n_best stay
-    target_language: str = ""  # code, by which numbers are written; empty: not known
+    # Ranks all hypotheses of a beam anew, of which the first n_best stay; None: no reranking.
+    reranker: Reranker | None = None
+    target_language: str = ""  # code, by which numbers are checked; empty: not known
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], shown: Callable[[str], str] = str) -> Settings:
@@ -137,7 +138,7 @@ class Settings(LineSettings):
 
         values: fields of SearchOptions (except endless), LineSettings and KeepSettings. shown:
         returns the name by which messages call a setting, such as "--beam-size" for "beam". Raises
-        SettingError and DataError.
+        SettingError for a wrong name or value, DataError for a wrong prefix or glossary file.
         """
         from bytenmt.translation.kept_spans import KeepSpec  # here: --help does without NumPy
 

@@ -61,7 +61,7 @@ def _is_hangul(word: str) -> bool:
 def is_known(word: str, words: SourceWords) -> bool:
     """Return whether a word is frequent enough in the model's training text to be known.
 
-    A German compound is known if its last part is. words: from the model's facts.
+    A German compound is known if its last part is. words: as stored in the model's weights file.
     """
     return _has_word(words.known, word, words.language)
 
@@ -70,8 +70,8 @@ def is_ordinary(word: str, words: SourceWords) -> bool:
     """Return whether training text has a word as something other than a name.
 
     A word that is not ordinary is a name only if it has a capital that no rule of spelling asks
-    for; otherwise it is merely rare. words: from the model's facts. Of a German compound the last
-    part counts.
+    for; otherwise it is merely rare. Of a German compound the last part counts. words: what the
+    model's weights file stores of its training words.
     """
     return _has_word(words.ordinary, word, words.language)
 
@@ -85,10 +85,10 @@ def _has_word(words: WordFilter, word: str, language: str) -> bool:
 
 
 def unknown_words(text: str, translation: str, words: SourceWords) -> list[str]:
-    """Return the distinct words of a text that the model does not know (see is_known), in order.
+    """Return the distinct words of a text that are too rare in the model's training text, in order.
 
-    Capitalized words that the translation has unchanged do not count; for a Korean source, no
-    unchanged word counts.
+    Capitalized words that the translation has unchanged are left out; for a Korean source, so are
+    all unchanged words. words: what the model's weights file stores of its training words.
     """
     found = dict.fromkeys(text[begin:end] for begin, end in word_spans(text))
     unknown = [word for word in found if not is_known(word, words)]
@@ -105,7 +105,7 @@ def contains(words: WordFilter, key: str) -> bool:
 
 
 def build_filter(keys: Iterable[str]) -> WordFilter:
-    """Return a Bloom filter of the distinct `keys`, of 12 bits each; see word_key."""
+    """Return a Bloom filter of the distinct `keys`, 12 bits each; word_key makes keys of words."""
     distinct = set(keys)
     n_bytes = math.ceil(max(1, len(distinct)) * BITS_PER_WORD / 8)
     return extend_filter(WordFilter(bits=bytes(n_bytes), n_words=0), distinct)
@@ -159,7 +159,11 @@ class WordCounts:
                 self._unchanged[key] += word in translated
 
     def source_words(self, min_count: int) -> SourceWords:
-        """Return filters of the words that occur at least min_count times, and of non-names."""
+        """Return two Bloom filters of the words that were counted.
+
+        One has the words that occur at least min_count times, the other those that occur at least
+        twice and are no names.
+        """
         return SourceWords(
             language=self.language,
             min_count=min_count,

@@ -79,7 +79,8 @@ class Translator:
         reporter: gets messages that a user may not expect, such as that kernels are being compiled.
         settings: fields of settings.LineSettings (prefix, max_len_a, …), SearchOptions (beam,
             n_best, sample, …) and KeepSettings (keep, keep_pattern, glossary).
-        Raises BytenmtError for the same mistakes as the commands.
+        Raises BytenmtError for a missing or unsuitable file, an unavailable device or engine, or a
+        wrong setting.
         """
         opposite = None if reverse is None else Path(reverse)
         checked = Settings.from_dict(settings)
@@ -93,8 +94,8 @@ class Translator:
         """Return a Translator of runs that loading.load_runs has loaded.
 
         settings: values that the user did not set are replaced by the defaults that the runs store.
-        named: settings by keyword, read only if `settings` is None. Raises SettingError, also for a
-        language model.
+        named: settings by keyword, read only if `settings` is None. Raises SettingError for a
+        language model, and for settings that the models do not support.
         """
         if not runtime.has_source:
             name = runtime.runs[0].file if runtime.runs else "the model"
@@ -219,7 +220,7 @@ class Translator:
     def capacity(self, n_bytes: int) -> int:
         """Return how many sentences of up to n_bytes source bytes each are decoded side by side.
 
-        A power of two, limited by max_tokens and by the memory for their outputs.
+        A power of two, limited by settings.max_tokens and by the memory that their outputs take.
         """
         settings = self.settings
         beam = settings.search.beam

@@ -34,10 +34,10 @@ from bytenmt.layers.recurrent import GRU, initialise, reverse
 class BahdanauMemory(NamedTuple):
     """The memory of n sources of s or fewer bytes: encoder outputs to attend to; s may be 0."""
 
-    annotations: Tensor  # (n, s, 2 d_hidden): h_j, both GRUs' outputs, the values
-    keys: Tensor  # (n, s, d_attention): U_a h_j, the part of the score that steps reuse
+    annotations: Tensor  # (n, s, 2 d_hidden): h_j, outputs of both GRUs; attention's values
+    keys: Tensor  # (n, s, d_attention): U_a h_j, the part of the scores from the source
     source_len: Tensor  # (n,) int64, EOS included
-    first: Tensor  # (n, d_hidden): the backward state h<-_1, zero without a source
+    first: Tensor  # (n, d_hidden): backward GRU at the first byte, h<-_1; 0 without source
 
 
 class BahdanauState(NamedTuple):
@@ -139,9 +139,10 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
     def forward_aligned(
         self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState
     ) -> tuple[Tensor, BahdanauState, dict[int, Tensor]]:
-        """Read tgt (rows, t); return logits (rows, t, 256), the new state and attention weights.
+        """Read tgt (rows, t) uint8; return logits (rows, t, 256), new state and attention weights.
 
-        The dict is {1: weights (rows, t, s)}; see AttentiveModel.forward_aligned.
+        The weights are {1: (rows, t, s)}: how much the prediction after each byte of tgt attends to
+        each source byte; {} in a model without a source.
         """
         n = len(memory.keys)
         d = self.config.d_hidden

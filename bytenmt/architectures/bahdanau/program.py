@@ -9,7 +9,10 @@ from bytenmt.program.layers import write_gru_step, write_maxout
 
 
 def write_program(config: BahdanauConfig, writer: ModelWriter) -> ModelProgram:
-    """Write and return a model's programs for the CPU engine: encoder (if any) and decode step."""
+    """Write a model with `writer` as two lists of CPU engine instructions; return them.
+
+    They compute the encoder (an empty list without a source) and one step of the decoder.
+    """
     d = config.d_hidden
     d_embedding = config.d_embedding
     d_context = 0

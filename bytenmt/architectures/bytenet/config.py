@@ -16,19 +16,19 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     n_sets: Layers  # sets of blocks
     n_encoder_sets: OwnLayers = 0  # 0: n_sets
     n_decoder_sets: OwnLayers = 0  # 0: n_sets
-    # nets that are layers of gated recurrent units, 2d wide and as many as there would be sets, in
-    # place of the blocks
+    # which of encoder and decoder have GRU layers (2d units each) instead of blocks; the number of
+    # layers is then the number of sets
     recurrent: Literal["none", "decoder", "both"] = "none"
-    dilations: Dilations = (1, 2, 4, 8, 16)  # of the blocks of a set, one for each
+    dilations: Dilations = (1, 2, 4, 8, 16)  # of the convolution in each block of a set
     encoder_dilations: Dilations = ()  # []: the same as dilations
     kernel_width: Kernel = 3  # of the convolutions, in bytes
     block: Literal["relu", "multiplicative"] = "relu"  # ReLUs or multiplicative units in the blocks
-    # a: ceil(a|s| + b) encoder columns
+    # a: the encoder has ceil(a s + b) output columns for a source of s bytes
     unfolding_factor: Annotated[float, Meta(gt=0.0, le=16.0)] = 1.2
     unfolding_offset: Annotated[int, Meta(ge=0, le=1 << 12)] = 0  # b, in bytes
-    # how an encoder column joins the decoder's input: d channels beside d, or 2d added to 2d
+    # how an encoder column joins a byte's embedding: concatenated (d channels each) or added (2d)
     stacking: Literal["concat", "add"] = "concat"
-    # factor of the encoder's initial output
+    # factor of the initial weights of the encoder's output layer
     encoder_scale: Annotated[float, Meta(gt=0.0, le=100.0)] = 1.0
 
     def __post_init__(self) -> None:
@@ -66,13 +66,13 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
 
     @property
     def encoder_schedule(self) -> tuple[int, ...]:
-        """The dilation of each block of the encoder; empty where there are none."""
+        """The dilation of each block of the encoder; () if it is recurrent or there is none."""
         dilations = self.encoder_dilations or self.dilations
         return () if self.recurrent == "both" else dilations * self.encoder_depth
 
     @property
     def decoder_schedule(self) -> tuple[int, ...]:
-        """The dilation of each block of the decoder; empty where it is recurrent."""
+        """The dilation of each block of the decoder; () if it is recurrent."""
         return () if self.is_serial else self.dilations * self.decoder_depth
 
     @property
@@ -89,7 +89,7 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     def d_read(self) -> int:
         """Channels to which the decoder maps a byte's embedding: 2 d_channels.
 
-        Half as many if an encoder column is concatenated, which has the other half.
+        d_channels if an encoder column, of as many channels, is concatenated with it.
         """
         has_concatenated = self.source and not self.adds_columns
         return self.d_channels if has_concatenated else 2 * self.d_channels

@@ -51,7 +51,7 @@ from bytenmt.utf8 import EOS
 
 
 class ByteNetMemory(NamedTuple):
-    """The memory of n sources: encoder outputs, unfolded to the length that the target may have."""
+    """The memory of n sources: encoder outputs, of which target position i reads column i."""
 
     # u: the largest unfolded_len; (n, 0, d_channels) in a model without a source.
     columns: Tensor  # (n, u + 1, d_column): encoder outputs, zero from unfolded_len on
@@ -61,8 +61,8 @@ class ByteNetMemory(NamedTuple):
 class ByteNetState(NamedTuple):
     """State of the decoder between two target bytes; rows are hypotheses, n * beam."""
 
-    clock: Clock  # positions of the rows, and the rows whose rings hold their past
-    # for each block, the last inputs of its convolution: (rows, capacity, d)
+    clock: Clock  # bytes read by each row, and which rows' rings hold its past
+    # cyclic caches of the last inputs of each block's convolution: (rows, capacity, d)
     rings: Rings
     hidden: tuple[Tensor, ...]  # h of each recurrent layer: (rows, 2d)
     recent: RecentBytes = ()  # the last bytes read, for n-gram embeddings; else ()
@@ -91,7 +91,7 @@ class Block(nn.Module):
         self.dropout = dropout
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Return (n, s, 2d) for columns x (n, s, 2d) of sources; mask (n, s) bool: real columns."""
+        """Apply the block to source columns x (n, s, 2d); mask (n, s): true on real ones."""
         h = self._before(x)
         mixed = self.convolution.centred(h, mask)
         return x + drop(self._after(h, mixed), self.dropout, self.training)
@@ -100,7 +100,7 @@ class Block(nn.Module):
         """Apply the block to the next t target columns x (rows, t, 2d).
 
         ring (rows, capacity, d): a cyclic cache of the convolution's last inputs; taps: where each
-        row's last inputs are in it. Returns the output (rows, t, 2d) and the ring with x.
+        row's last inputs are in it. Returns the output (rows, t, 2d) and the updated ring.
         """
         h = self._before(x)
         mixed, ring = self.convolution.causal(h, ring, taps)

@@ -10,7 +10,10 @@ from bytenmt.program.writer import Writer, parameter
 
 
 def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
-    """Write and return a model's programs for the CPU engine: encoder (if any) and decode step."""
+    """Write a model with `writer` as two lists of CPU engine instructions; return them.
+
+    They compute the encoder (an empty list without a source) and one step of the decoder.
+    """
     d = config.d_channels
     k = config.kernel_width
     encode = writer.encode

@@ -36,12 +36,12 @@ L = TypeVar("L", bound="ResidualConvolution")
 
 
 class ResidualConvolution(nn.Module):
-    """A convolution beside a residual branch, which is a linear map where the width changes.
+    """Base class of convolutions with a residual branch, a linear map if the width changes.
 
     Initialised as in Gehring et al. 2017, section 3.5: N(0, sqrt(GAIN p/n)), where n is the fan-in
     and p the probability that dropout keeps an input. d_input: channels of the input; size:
-    channels of the output, kernel width and dilation. N_MAPS: maps to the output's channels,
-    stacked in the convolution's weight.
+    channels of the output (d_output), kernel width and dilation. N_MAPS: the convolution has
+    N_MAPS * d_output channels.
     """
 
     N_MAPS: ClassVar = 1
@@ -73,7 +73,7 @@ class GatedLayer(ResidualConvolution):
     STACKED: ClassVar = {"convolution": 2}  # number of maps stacked in a weight
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Map x (n, s, d_input) to (n, s, width); mask (n, s) bool: true on real columns."""
+        """Map x (n, s, d_input) to (n, s, d_output); mask (n, s) bool: true on real columns."""
         h = F.glu(self.convolution.centred(self._drop(x), mask))
         added: Tensor = h + self.residual(x)
         return added * ROOT_HALF
@@ -82,7 +82,7 @@ class GatedLayer(ResidualConvolution):
         """Return GLU(conv(x)), without the residual, for the next t columns x (rows, t, d_input).
 
         ring (rows, capacity, d_input): a cyclic cache of the last inputs; taps: where each row's
-        last inputs are in it. Returns (rows, t, width) and the ring with x.
+        last inputs are in it. Returns (rows, t, d_output) and the updated ring.
         """
         h, ring = self.convolution.causal(self._drop(x), ring, taps)
         return F.glu(h), ring
@@ -92,7 +92,7 @@ class TanhLayer(ResidualConvolution):
     """A convolution with a residual, tanh(conv(x) + x) (Gehring et al. 2016, section 3.2)."""
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Map x (n, s, d_input) to (n, s, width); mask (n, s) bool: true on real columns."""
+        """Map x (n, s, d_input) to (n, s, d_output); mask (n, s) bool: true on real columns."""
         return torch.tanh(self.convolution.centred(self._drop(x), mask) + self.residual(x))
 
 

@@ -51,16 +51,16 @@ from bytenmt.utf8 import N_IDS
 class ConvS2SMemory(NamedTuple):
     """The memory of n sources of s or fewer bytes: encoder outputs to attend to; s may be 0."""
 
-    keys: Tensor  # (n, s, d_embedding): z_j, the outputs of the encoder's stack
-    # (n, s, d_embedding): (z_j + e_j) sqrt(1/2) of embeddings e_j; other encoders have their own
+    keys: Tensor  # (n, s, d_embedding): attention's keys
+    # (n, s, d_embedding); with encoder = "gated" (keys + byte embeddings) sqrt(1/2)
     values: Tensor
-    source_len: Tensor  # (n,) int64: m, EOS included
+    source_len: Tensor  # (n,) int64, EOS included
 
 
 class ConvS2SState(NamedTuple):
     """State of the decoder between two target bytes; rows are hypotheses, n * beam."""
 
-    clock: Clock  # positions of the rows, and the rows whose rings hold their past
+    clock: Clock  # bytes read by each row, and which rows' rings hold its past
     rings: Rings  # for each layer, its convolution's last inputs: (rows, capacity, channels)
     recent: RecentBytes = ()  # the last bytes read, for n-gram embeddings; else ()
 
@@ -166,9 +166,10 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
     def forward_aligned(
         self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState
     ) -> tuple[Tensor, ConvS2SState, dict[int, Tensor]]:
-        """Read tgt (rows, t); return logits (rows, t, 256), the new state and attention weights.
+        """Read tgt (rows, t) uint8; return logits (rows, t, 256), new state and attention weights.
 
-        The dict is {layer number: weights (rows, t, s)}; see AttentiveModel.forward_aligned.
+        The weights are {layer number from 1: (rows, t, s)}, of layers with attention: how much the
+        prediction after each byte of tgt attends to each source byte.
         """
         t = tgt.shape[1]
         clock = state.clock

@@ -14,7 +14,10 @@ from bytenmt.utf8 import N_IDS
 
 
 def write_program(config: ConvS2SConfig, writer: ModelWriter) -> ModelProgram:
-    """Write and return a model's programs for the CPU engine: encoder (if any) and decode step."""
+    """Write a model with `writer` as two lists of CPU engine instructions; return them.
+
+    They compute the encoder (an empty list without a source) and one step of the decoder.
+    """
     f = config.d_embedding
     items: tuple[int, ...] = ()
     if config.source:

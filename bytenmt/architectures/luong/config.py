@@ -16,22 +16,22 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
     """Options of stacked LSTMs with attention and input feeding (Luong et al. 2015)."""
 
     n_layers: Layers = 2
-    # to the whole source, or to a window around a position that moves on with the target (local-m)
-    # or is predicted (local-p); off: the encoder's last states are all that the decoder knows
+    # to the whole source, or to a window around a centre that moves on with the target (local-m)
+    # or is predicted (local-p); off: the decoder only starts from the encoder's last states
     attention: Literal["global", "local-m", "local-p", "off"] = "global"
-    # attention score (section 3.1) of the decoder's state and one of the encoder's; location is a
-    # score of the decoder's state alone
+    # attention score (section 3.1) of the decoder's state and an encoder's state; location: of the
+    # decoder's state and the source position, W_a h_t
     score: Literal["dot", "general", "concat", "location"] = "general"
-    # score = "location": source bytes that have a score, EOS included
+    # score = "location": source bytes, EOS included, that have a score; later ones are not seen
     n_locations: Annotated[int, Meta(ge=0, le=1 << 16)] = 0
-    location_softmax: Literal["once", "twice"] = "once"  # twice: the score is a softmax already
-    # local attention: bytes to either side; 0: 50
+    location_softmax: Literal["once", "twice"] = "once"  # twice: softmax of a softmax
+    # local attention: bytes on either side of the window's centre; 0: 50
     attention_window: Annotated[int, Meta(ge=0, le=1 << 20)] = 0
-    # local attention: a Gaussian around the position is multiplied with the weights after the
-    # softmax, so that they do not add up to 1, or with the scores inside it; auto: after in
-    # local-p, none in local-m
+    # local attention: a Gaussian around the centre multiplies the weights, after the softmax, so
+    # that they do not add up to 1, or the scores inside the softmax; auto: after in local-p, no
+    # Gaussian in local-m
     gaussian: Literal["auto", "after", "inside"] = "auto"
-    input_feeding: bool = True  # a step reads the attentional vector of the last; see feeds_back
+    input_feeding: bool = True  # each step reads the attentional vector of the step before
     reverse_source: bool = False  # the encoder reads the source from its end, EOS last
     # initial weights: as in the paper, or scaled by the width
     init: Literal["scaled", "paper"] = "scaled"
@@ -56,7 +56,7 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
 
     @property
     def by_location(self) -> bool:
-        """True if attention scores depend on the decoder's state and the source position alone."""
+        """True if it attends with score "location": by decoder state and source position."""
         return self.score == "location" and self.has_attention
 
     @property
@@ -66,7 +66,7 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
 
     @property
     def by_place(self) -> bool:
-        """True if the attention depends on the position of a byte in the source."""
+        """True if weights depend on source positions: local attention, or score "location"."""
         return self.is_local or self.by_location
 
     @property

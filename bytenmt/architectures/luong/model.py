@@ -49,7 +49,7 @@ from bytenmt.layers.recurrent import State, initialise, read_layers, reverse
 class LuongMemory(NamedTuple):
     """The memory of n sources: encoder outputs that the decoder attends to and starts from."""
 
-    states: Tensor  # (n, s, d_hidden): the encoder's top layer h-_s, the values; s may be 0
+    states: Tensor  # (n, s, d_hidden): the encoder's top layer h-_s; s may be 0
     keys: Tensor  # (n, s, d_hidden): h-_s; W_a h-_s with score = "general" or "concat"
     source_len: Tensor  # (n,) int64, EOS included
     # initial h (n, d_hidden) of each decoder layer, then c; zero without a source
@@ -139,9 +139,10 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
     def forward_aligned(
         self, tgt: Tensor, memory: LuongMemory, state: LuongState
     ) -> tuple[Tensor, LuongState, dict[int, Tensor]]:
-        """Read tgt (rows, t); return logits (rows, t, 256), the new state and attention weights.
+        """Read tgt (rows, t) uint8; return logits (rows, t, 256), new state and attention weights.
 
-        The dict is {1: weights (rows, t, s)}; see AttentiveModel.forward_aligned.
+        The weights are {1: (rows, t, s)}: how much the prediction after each byte of tgt attends to
+        each source byte; s is 0 in a model without attention.
         """
         x = self.embedding(tgt, state.recent)
         if self.config.feeds_back:

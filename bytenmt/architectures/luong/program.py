@@ -12,9 +12,10 @@ from bytenmt.program.writer import Writer
 
 
 def write_program(config: LuongConfig, writer: ModelWriter) -> ModelProgram:
-    """Write and return a model's programs for the CPU engine: encoder (if any) and decode step.
+    """Write a model with `writer` as two lists of CPU engine instructions; return them.
 
-    States of the decoder: h of each layer, c of each, and the attentional vector if it is fed back.
+    They compute the encoder (an empty list without a source) and one step of the decoder, with
+    states h of each layer, c of each, and the attentional vector if there is input feeding.
     """
     d = config.d_hidden
     d_embedding = config.d_embedding

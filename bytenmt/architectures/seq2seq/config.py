@@ -14,8 +14,9 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
     cell: CellName = "gru"
     # when the decoder reads the encoder's last state: to start from it, or at every byte
     context: Literal["start", "every_step"] = "start"
-    gru_reset: Reset = "before"  # GRU's reset before or after the product, of both sides
-    # the same of the decoder alone; shared: gru_reset
+    # GRUs' reset gate r before or after the product with the state: U (r * h) or r * (U h)
+    gru_reset: Reset = "before"
+    # the same of the decoder; shared: gru_reset
     decoder_reset: Literal["shared", "before", "after"] = "shared"
     # the decoder's reset gate acts on the context as well: r * (U h + C c)
     reset_context: bool = False

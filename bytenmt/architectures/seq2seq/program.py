@@ -12,9 +12,10 @@ CONTEXT = 0  # the memory's fixed part: c
 
 
 def write_program(config: Seq2SeqConfig, writer: ModelWriter) -> ModelProgram:
-    """Write and return a model's programs for the CPU engine: encoder (if any) and decode step.
+    """Write a model with `writer` as two lists of CPU engine instructions; return them.
 
-    States of the decoder: h of each layer, then, with LSTMs, c of each.
+    They compute the encoder (an empty list without a source) and one step of the decoder, with
+    states h of each layer, then, with LSTMs, c of each.
     """
     d = config.d_hidden
     every_step = config.context == "every_step"

@@ -10,14 +10,14 @@ from bytenmt.architectures.section import MAX_FIELD_BYTES, LayeredSection, Layer
 
 
 class TransformerConfig(LayeredSection, frozen=True, kw_only=True, tag="transformer"):
-    """Options of a Transformer (Vaswani et al. 2017); its decoder sees its last `window` bytes."""
+    """Options of a Transformer (Vaswani et al. 2017); a decoder layer sees `window` bytes."""
 
     d_model: Width  # of a layer's input and output
     n_heads: Annotated[int, Meta(ge=1, le=256)] = 4  # of each attention
     # units of a feed-forward layer; 0: 4 * d_model
     d_ff: Annotated[int, Meta(ge=0, le=1 << 18)] = 0
     n_layers: Layers = 3
-    # Bytes that the decoder's self-attention sees, the current one included; a state keeps as many.
+    # last bytes that a decoder layer's self-attention sees, the current one included
     window: Annotated[int, Meta(ge=1, le=MAX_FIELD_BYTES)] = 256
 
     def __post_init__(self) -> None:
@@ -42,6 +42,6 @@ class TransformerConfig(LayeredSection, frozen=True, kw_only=True, tag="transfor
     def receptive_field(self) -> int:
         """The most bytes of the target that a prediction depends on.
 
-        Each layer attends to the last `window` positions.
+        Each layer of the decoder reaches window - 1 bytes further back, n-gram tables n - 1.
         """
         return 1 + self.decoder_depth * (self.window - 1) + self.ngram_reach

@@ -47,7 +47,7 @@ class TransformerMemory(NamedTuple):
 class TransformerState(NamedTuple):
     """State of the decoder between two target bytes; rows are hypotheses, n * beam."""
 
-    clock: Clock  # positions of the rows, and the rows whose rings hold their past
+    clock: Clock  # bytes read by each row, and which rows' rings hold its past
     # of each layer (rows, window, 2 d_model): keys and values of the last bytes
     rings: Rings
     recent: RecentBytes = ()  # the last bytes read, for n-gram embeddings; else ()
@@ -56,15 +56,15 @@ class TransformerState(NamedTuple):
 class QueryBlock(NamedTuple):
     """A block of consecutive queries in self-attention, and the keys that they may attend to."""
 
-    begin: int  # index of the first query among the new columns
+    begin: int  # index of the first query among the t new columns (bytes)
     end: int  # index after the last query
-    low: int  # index of the first key among [old columns, new columns]
+    low: int  # index of the first key among the cached columns and, after them, the new ones
     high: int  # index after the last key
     mask: Tensor  # (rows or 1, 1, queries, keys) bool: true where a query may attend to a key
 
 
 class SelfAttention(nn.Module):
-    """Self-attention with rotary positions: call `project`, then forward with old and new keys.
+    """Self-attention with rotary positions: call `project`, then forward with cached and new keys.
 
     residual_scale: factor of the initial output, so that many layers add up to unit variance.
     """
@@ -79,20 +79,20 @@ class SelfAttention(nn.Module):
         self.output = _linear(d_model, d_model, residual_scale)
 
     def project(self, x: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor]:
-        """Return rotated queries (rows, t, d_model), and rotated keys and values in one tensor.
+        """Return rotated queries (rows, t, d_model), and rotated keys with values concatenated.
 
-        The latter is (rows, t, 2 d_model). x (rows, t, d_model); rotation: cosines and sines of the
-        positions of x.
+        The keys and values are (rows, t, 2 d_model). x (rows, t, d_model), not yet normalised;
+        rotation: cosines and sines of the positions of x.
         """
         query, key, value = self.qkv(self.norm(x)).chunk(3, dim=2)
         query, key = (_rotate(part, rotation, self.n_heads) for part in (query, key))
         return query, torch.cat([key, value], dim=2)
 
     def forward(self, query: Tensor, keys_values: Tensor, blocks: list[QueryBlock]) -> Tensor:
-        """Attend from t queries to m old and t new columns; return (rows, t, d_model).
+        """Attend from t queries to m cached and t new columns; return (rows, t, d_model).
 
-        query (rows, t, d_model); keys_values (rows, m + t, 2 d_model); blocks: a partition of the
-        queries, each block with the keys that it may attend to.
+        query (rows, t, d_model); keys_values (rows, m + t, 2 d_model), cached first; blocks:
+        a partition of the queries, each block with the keys that it may attend to.
         """
         q, k, v = (_heads(part, self.n_heads) for part in (query, *keys_values.chunk(2, dim=2)))
         parts = []
@@ -235,9 +235,10 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
     def forward_aligned(
         self, tgt: Tensor, memory: TransformerMemory, state: TransformerState
     ) -> tuple[Tensor, TransformerState, dict[int, Tensor]]:
-        """Read tgt (rows, t); return logits (rows, t, 256), the new state and attention weights.
+        """Read tgt (rows, t) uint8; return logits (rows, t, 256), new state and attention weights.
 
-        The dict is {layer number: mean weights of the heads (rows, t, s)}; see AttentiveModel.
+        The weights are {layer number from 1: (rows, t, s)}, the mean over heads: how much the
+        prediction after each byte of tgt attends to each source byte.
         """
         logits, after, weights = self._read(tgt, memory, state, needs_weights=True)
         return logits, after, dict(enumerate(weights, 1))

@@ -19,9 +19,10 @@ Table = npt.NDArray[np.int64]  # a record as numbers, see table_of
 
 @cache
 def n_slots(field: Field) -> int:
-    """Return how many int64 numbers a record's field takes in a table that table_of returns.
+    """Return how many int64 numbers a field of a record takes in the table that table_of returns.
 
-    A number takes 1, an array 1 + its number of axes, an inner record the sum of its fields.
+    field: one of record_fields.fields(record_class). A number takes 1, an array 1 + its number of
+    axes, an inner record the sum of its fields.
     """
     if field.is_record:
         return sum(map(n_slots, fields(field.kind)))
@@ -56,7 +57,7 @@ def _numbers(field: Field, value: Any) -> list[int]:
 
 
 class TableCache:
-    """Converts records to tables as table_of does, but converts unchanged fields only once."""
+    """Converts records to tables (int64 arrays for compiled code), unchanged fields only once."""
 
     def __init__(self) -> None:
         self._tables: dict[str, tuple[Any, Table]] = {}  # a value and its table, by field

@@ -27,7 +27,10 @@ SLOT_BYTES = 8  # of a number of the table
 
 
 def numba_type(field: Field) -> Any:
-    """Return the Numba type of a record's field: of a number, an array or an inner record."""
+    """Return the Numba type of a field: int64, boolean, float64, a contiguous array or a record.
+
+    field: one of record_fields.fields(record_class).
+    """
     if field.is_record:
         return record_type(field.kind)
     if field.shape:
@@ -105,7 +108,8 @@ _read_search_call = record_reader(SearchCall)
 def run_engine(table: Address) -> None:
     """Execute decode steps of a model, or its encoder, as an EngineCall describes it.
 
-    table: address of the EngineCall as int64 numbers (see table_of). Results go to its arrays.
+    table: address of the int64 array that table_of makes of the EngineCall. Each of its n_threads
+    threads must call this. Results: in `search`; those of an encoder in the memory of `model`.
     """
     run(_read_engine_call(table))
 
@@ -114,7 +118,7 @@ def run_engine(table: Address) -> None:
 def run_search(table: Address) -> None:
     """Choose the next byte of every beam: one step of the search, as a SearchCall describes it.
 
-    table: address of the SearchCall as int64 numbers (see table_of). Results go to its arrays.
+    table: address of the int64 array that table_of makes of it. Results go to its `search`.
     """
     call = _read_search_call(table)
     choose_bytes(call.search, call.params)

@@ -88,8 +88,9 @@ def run(call: EngineCall) -> None:
 def store_logits(logits: Ints, rows: Rows, search: SearchState, which: int) -> None:
     """Copy the logits of all rows of a decode step from their register to search.logits[which].
 
-    logits (3,): the register's start, stride and column in the workspace of `rows`, in floats per
-    row (see program.Register). which: the model's number in the ensemble.
+    A register is an array (rows, stride) of floats in the workspace rows.space. logits (3,): floats
+    per row of all registers before it, its stride, and the column of the first logit in it. which:
+    the model's number in the ensemble.
     """
     first = register_address(rows, logits[0], logits[2])
     for row in range(search.n_rows[0]):
@@ -155,7 +156,7 @@ def execute(call: EngineCall, n_all: int, n_columns: int) -> None:
 
 @inlined
 def select_rows(row_kind: int, rows: Rows, n_all: int, n_columns: int, column: int) -> RowSelection:
-    """Return the rows for which an instruction is executed.
+    """Return the rows for which an instruction is executed: origin + every * i for i < n_rows.
 
     row_kind: a RowKind: all n_all rows, one row for each sentence, or (SERIAL) row number `column`
     of each text. n_columns: rows of each text; in an encoder, of the longest.
@@ -183,11 +184,12 @@ def execute_instruction(  # noqa: C901 (the dispatch by opcode)
     selection: RowSelection,
     layer: int,
 ) -> None:
-    """Execute this thread's share of an instruction for the selected rows.
+    """Execute this thread's share of an instruction for the rows of `selection`.
 
-    code (fields,): the instruction, see program.instructions.Field. step (slots,): bytes chosen so
-    far. parent (slots, beams): the beam that each beam continues. forced: receives the attention
-    weights if they are recorded. layer: number of attention instructions before this one.
+    code (fields,): the instruction, indexed by program.instructions.Field. step (slots,): how many
+    bytes each text had before this pass. parent (slots, beams): the beam of the step before that
+    each beam continues. forced: receives the attention weights if they are recorded. layer: number
+    of attention instructions before this one.
     """
     op = code[OP]
     d_bytes = 4 * selection.every * code[D_STRIDE]  # from one of these rows to the next
@@ -236,10 +238,11 @@ def execute_linear(
     a: Address,
     a_stride: int,
 ) -> None:
-    """Set d = W a, W a + bias or d + W a for n_rows rows; each thread computes some of the outputs.
+    """Set d to W a, W a + bias or d + W a for n_rows rows; each thread computes some outputs.
 
-    code (fields,): an instruction Op.LINEAR, which says where W and bias are in model.weights.
-    d, a: addresses of the first row, whose rows are d_stride and a_stride floats apart.
+    code (fields,): an instruction Op.LINEAR, which says which sum it is (code[K], a LinearBase) and
+    where W and bias are in model.weights. d, a: addresses of the vectors of the first row; those of
+    the next rows are d_stride and a_stride floats apart.
     """
     base = 0
     base_stride = 0

@@ -53,8 +53,8 @@ FAMILIES = (
 class Kernels(NamedTuple):
     """The two functions of the CPU engine in machine code, and the processors they are made for."""
 
-    family: str  # the name of a KernelFamily, or JIT
-    has_int8_products: bool  # see KernelFamily
+    family: str  # the name of a KernelFamily, or "jit" if Numba compiles them here
+    has_int8_products: bool  # whether they use an instruction for dot products of bytes (VNNI)
     run_engine: Callable[[int], object]  # called with the address of the table of an EngineCall
     run_search: Callable[[int], object]  # called with the address of the table of a SearchCall
 
@@ -71,7 +71,10 @@ def load_engine(reporter: Reporter = SILENT) -> Kernels:
 
 
 def load_search(reporter: Reporter = SILENT) -> Kernels:
-    """Return this processor's machine code with run_search ready to be called; see load_engine."""
+    """Return the machine code for this processor, with run_search ready to be called.
+
+    reporter: gets a message where Numba compiles. Raises BytenmtError without code and Numba.
+    """
     kernels = choose_kernels()
     _prepare(kernels.run_search, reporter)
     return kernels
@@ -86,17 +89,18 @@ def _prepare(function: Callable[[int], object], reporter: Reporter) -> None:
 
 
 def search_step(search: SearchState, params: SearchParams) -> None:
-    """Choose the next byte of every beam by search.log_p: one step of the search, in place."""
+    """Execute a step of the search, in place: choose each beam's next byte by search.log_p."""
     table = table_of(SearchCall(search, params))
     load_search().run_search(table.ctypes.data)
 
 
 @cache
 def choose_kernels() -> Kernels:
-    """Return the machine code for this processor: an object of the package, or else Numba's.
+    """Return the machine code for this processor: a library of the package, or else Numba's.
 
-    The environment variable BYTENMT_KERNELS can choose one. Numba has compiled nothing yet. Raises
-    BytenmtError for an unknown value of the variable, or where neither is available.
+    The environment variable BYTENMT_KERNELS can choose: the name of a KernelFamily, or "jit" for
+    Numba, which compiles at the first call. Raises BytenmtError for another value of the variable,
+    or where there is no library and no Numba.
     """
     choice = os.environ.get(VARIABLE, "")
     names = [family.name for family in FAMILIES]

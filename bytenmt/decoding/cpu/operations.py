@@ -109,12 +109,12 @@ def execute_row_op(  # noqa: C901 (the dispatch by opcode)
 def add_ngrams(
     d: Address, tables: Address, word: Any, prefix: Any, n: int, orders: int, k: int
 ) -> None:
-    """Add the embeddings of the n-grams that end with a byte to d (n,); see layers/ngram_tables.py.
+    """Add the embeddings of the n-grams that end with the last byte read to d (n,).
 
-    tables: address of the first table; the others follow it. word, prefix: the last eight bytes
-    read and the hash of the word so far, uint64, see ngram_hash.py. orders: bit i is set if there
-    is a table of i-grams. k: log2 of a table's rows in the low 6 bits, FOLD_CASE to ignore case,
-    and from bit WORD_BITS on log2 of the rows of a table of words, or 0.
+    tables: address of the first table (rows, n) of hashed n-grams; the others follow it. word,
+    prefix, uint64: the last eight bytes read, and a hash of the word that they end in. orders: bit
+    i is set if there is a table of i-grams. k: log2 of a table's rows, plus FOLD_CASE to ignore the
+    case of letters, plus (log2 of the rows of a last table, of words, or 0) << WORD_BITS.
     """
     n_bits = k & ROW_BITS_MASK
     word_bits = k >> WORD_BITS
@@ -147,9 +147,10 @@ def execute_step_op(  # noqa: C901 (the dispatch by opcode)
 ) -> None:
     """Execute, for one row, an instruction on states or attention, which only decoder steps have.
 
-    Those are Op.RING to PREDICT_CENTRE. code (fields,): the instruction. step (slots,): bytes
-    chosen so far. parent (slots, beams): the beam that each beam continues. row: index in `rows`.
-    d, a, b: addresses of the row's destination and sources.
+    Its operation is one of Op.RING to PREDICT_CENTRE. code (fields,): the instruction. step
+    (slots,): how many bytes each text had before this pass. parent (slots, beams): the beam of the
+    step before that each beam continues. row: index in `rows`. d, a, b: addresses of the row's
+    destination and sources.
     """
     op = code[OP]
     n = code[N]

@@ -26,8 +26,9 @@ NO_PREFIX = np.uint64(0)
 def begin_pass(model: ModelBuffers, rows: Rows, search: SearchState) -> None:
     """Fill `rows` with the bytes that the decoder reads next in all running sentences.
 
-    Each sentence has a row for every beam, or for several bytes of its fixed text. Also sets
-    search.row_slot, n_rows and word and, with several beams, updates model.ancestors.
+    Each sentence has a row for every beam, or for several bytes of its fixed text. Also sets the
+    number of rows, search.n_rows, and their slots, row_slot, and updates the last bytes read, word,
+    and model.ancestors, which says whose ring buffers hold the past of each beam.
     """
     n_beams = search.last.shape[1]
     row = 0
@@ -46,12 +47,12 @@ def begin_pass(model: ModelBuffers, rows: Rows, search: SearchState) -> None:
 
 @inlined
 def fill_row(rows: Rows, search: SearchState, row: int, slot: int, beam: int, column: int) -> None:
-    """Set the fields of a row of a decode step: slot, beam, the byte that it reads, its position.
+    """Set the fields of a row of a decode step: slot, beam, position and the byte that it reads.
 
     row: index in `rows`. slot: the sentence's place in the batch. beam: the hypothesis. column: 0
-    for the byte that the beam took last, k for the k-th byte after it of a fixed text; the row
-    before must hold column k - 1. If the program has n-gram tables, it also sets rows.word, the
-    last bytes read and the hash of the word they end in, and for column 0 search.word.
+    to read the byte chosen last; k > 0, only in fixed texts, to read the k-th byte after it, when
+    row - 1 holds column k - 1. For n-gram tables rows.word is set, too: the last eight bytes read,
+    and a hash of the word that they end in. Column 0 copies it to search.word.
     """
     forced = search.forced
     rows.owner[row] = slot
@@ -75,7 +76,7 @@ def fill_row(rows: Rows, search: SearchState, row: int, slot: int, beam: int, co
 def read_source_bytes(rows: Rows) -> None:
     """Set rows.word of an encoder's rows from their bytes, rows.ids; n-gram tables read it.
 
-    Each row gets the last eight bytes of its source up to its own, and their prefix hash.
+    Each row gets the last eight bytes of its source up to its own, and a hash of the word so far.
     """
     for row in range(len(rows.word)):
         column = rows.position[row]
@@ -91,7 +92,7 @@ def read_source_bytes(rows: Rows) -> None:
 def read_byte(rows: Rows, row: int, before: Any) -> None:
     """Set rows.word[row] to a copy of `before` to which the row's byte, rows.ids[row], is appended.
 
-    before (2,) uint64: the last eight bytes of the text before that byte, and their prefix hash.
+    before (2,) uint64: the last eight bytes of the text before it, and a hash of the word so far.
     """
     for k in range(2):
         rows.word[row, k] = before[k]
@@ -102,8 +103,8 @@ def read_byte(rows: Rows, row: int, before: Any) -> None:
 def append_byte(word: Any, byte: int) -> None:
     """Append a byte to word (2,) uint64, in place.
 
-    word[0]: the last eight bytes of a text, the latest lowest. word[1]: the prefix hash, that of
-    the letters and digits in which the text ends; see ngram_hash.py.
+    word[0]: the last eight bytes of a text, the latest lowest. word[1]: a hash of the letters and
+    digits in which the text ends, 0 if there are none; ngram_hash.py defines it.
     """
     hashed = without_form(np.uint64(byte))
     word[0] = (word[0] << BYTE_BITS) | hashed
@@ -114,8 +115,8 @@ def append_byte(word: Any, byte: int) -> None:
 def n_columns_of(search: SearchState, slot: int) -> int:
     """Return how many bytes of a slot's sentence the next pass reads for each beam.
 
-    That is one in a search, and up to forced.max_columns of a fixed text that is scored. The first
-    one is the last byte of the pass before. The last byte of a text is predicted but not read.
+    In a search that is one. Of a fixed text it is the number of bytes still to be scored, at most
+    forced.max_columns: each byte is scored when the byte before it (at first BOS) is read.
     """
     forced = search.forced
     if len(forced.n_text) == 0:

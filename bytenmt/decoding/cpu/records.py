@@ -39,7 +39,7 @@ class ThreadContext(NamedTuple):
 
 
 class ModelBuffers(NamedTuple):
-    """The weights of a packed model and its decoder state for p slots, for compiled code.
+    """The weights of a packed model and its decoder state for all slots, for compiled code.
 
     The memory holds what the encoder made of a slot's source: items, which have a vector for each
     of its columns (positions, mostly one a byte), and fixed parts, one vector each.
@@ -48,7 +48,7 @@ class ModelBuffers(NamedTuple):
     weights: Address
     precision: int  # of the matrices, as an index in PRECISIONS: 0 is fp32, 1 int8
     n_rows: int  # slots * beams
-    hidden: Address  # the states, in two banks that are read and written in turn
+    hidden: Address  # the recurrent states, in two banks: each step reads one, writes the other
     past: Address  # the ring buffers: the last inputs (columns) of each causal convolution
     memory: Address  # of the encoder
     item_floats: int  # floats of one column of all items of the memory
@@ -56,7 +56,8 @@ class ModelBuffers(NamedTuple):
     states: Annotated[Ints, "states 2"]
     # Offset in floats per row, capacity, width and dilation of each ring buffer.
     rings: Annotated[Ints, "rings 4"]
-    # Offset in floats per column, width and kind (see above) of each item.
+    # Offset in floats per column, width and kind of each item: FLAT for float32, KEYS or VALUES for
+    # the two layouts of int8.
     items: Annotated[Ints, "items 3"]
     # Offset in floats per slot, and width, of each part without columns.
     fixed: Annotated[Ints, "parts 2"]
@@ -65,8 +66,8 @@ class ModelBuffers(NamedTuple):
     memory_offset: Annotated[Ints, "slots"]
     columns: Annotated[Ints, "slots"]  # of each slot's memory
     source_len: Annotated[Ints, "slots"]  # bytes of each source, EOS included
-    # [bank, row, q mod history] is the beam whose ring buffers hold the column of position q; two
-    # banks as for hidden.
+    # [bank, row, q mod history] is the beam whose ring buffers hold the column of position q of a
+    # row's text; two banks as for hidden. history: the capacity of the largest ring.
     ancestors: Annotated[npt.NDArray[np.uint16], "2 rows history"]
 
 
@@ -74,20 +75,20 @@ class Rows(NamedTuple):
     """The rows of a call, each of which reads a byte: the beams of a decoder step, or all bytes of
     some sources (sentences)."""
 
-    space: Address  # of the registers, the program's vectors: the workspace
+    space: Address  # of the workspace: the registers, each a float32 vector of every row
     capacity: int  # rows for which there is room
     ids: Annotated[Bytes, "rows"]  # the byte that each row reads
-    # That byte and the seven before it, the newest lowest, and the prefix hash, see ngram_hash.py;
-    # empty if the program has no n-gram tables.
+    # That byte and the seven before it, the newest lowest, and a hash of the word so far (see
+    # ngram_hash.py); empty if the program has no n-gram tables.
     word: Annotated[npt.NDArray[np.uint64], "rows 2"]
     position: Annotated[Ints, "rows"]  # of the byte in the text
     # The slot of a decoder step's row, or the number of an encoder's sentence.
     owner: Annotated[Ints, "rows"]
     beam: Annotated[Ints, "rows"]  # of a decoder step
-    # Of an encoder, whose longer sentences come first.
+    # The other fields are an encoder's, empty in a decoder. Its longer sentences come first.
     slot: Annotated[Ints, "sentences"]  # of each sentence
-    length: Annotated[Ints, "sentences"]  # its columns
-    # The first row of each column, in which sentences stand in their order; then the end.
+    length: Annotated[Ints, "sentences"]  # bytes that the encoder reads of it
+    # Rows are sorted by position, then by sentence: the first row of each position; then the end.
     first: Annotated[Ints, "columns"]
 
 
@@ -100,7 +101,7 @@ class EngineCall(NamedTuple):
     """
 
     program: Annotated[Ints, "instructions fields"]
-    # Start, stride and column of the register that holds the logits after a step.
+    # The register of the logits: floats per row before it, its stride, column of the first logit.
     logits: Annotated[Ints, "3"]
     model: ModelBuffers
     rows: Rows

@@ -157,8 +157,8 @@ class CpuScorer:
     ) -> list[TextScores]:
         """Return log-probability and rank of every byte of each text, in their order.
 
-        texts: none empty. sources: the source of each; None for language models. formality: the
-        form of address that the sources ask for; None for none.
+        texts: none empty. sources: the source of each, without EOS; None for language models.
+        formality: the form of address that the sources ask for; None for none.
         """
         if sources is not None:
             sources = [with_form(source, formality) for source in sources]
@@ -173,7 +173,8 @@ class CpuScorer:
         """Return the attention weights of each pair (source, text), by decoder layer from 1.
 
         Weights (bytes of text, bytes of source + 1) are float32; the last column is the source's
-        EOS. Only for one model. formality: see score_texts; its byte has no column.
+        EOS. Only for one model. formality: the form of address that all sources ask for, or None;
+        the byte that asks for it has no column.
         """
         (packed,) = self._packed
         program = packed.program

@@ -68,12 +68,13 @@ def record_attention(
     layer: int,
     centre: Address,
 ) -> None:
-    """Store the attention weights of a row of a fixed text in forced.attention.
+    """Store the attention weights of one byte of a fixed text, a row, in forced.attention.
 
-    Its attention instruction, code (fields,), has just left them in ctx.scratch. step (slots,):
-    bytes read before this pass. row: index in `rows`. layer: the instruction's number among the
-    attention instructions. centre: address of the middle of local attention's window. Weights that
-    were multiplied by the square root of the source length are divided by it here.
+    code (fields,): its attention instruction, which has just left them in ctx.scratch. step
+    (slots,): number of bytes read before this pass. row: index in `rows`. layer: number of
+    attention instructions before this one. centre: address of the source position at the middle of
+    local attention's window. Weights that the instruction has multiplied by the square root of the
+    source length are divided by it.
     """
     slot = rows.owner[row]
     bound = 0

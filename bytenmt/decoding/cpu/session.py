@@ -169,7 +169,9 @@ class ModelSession:
     ) -> None:
         """Encode a group of sources, rows, that `prepare` returned, into the memory of their slots.
 
-        All threads of a ThreadTeam call it. The other arguments are those of run_steps.
+        All threads of a ThreadTeam call it. thread: the number of the calling one of n_threads
+        threads, from 0. barrier: the counters by which they wait for each other. search, params: as
+        for run_steps; an encoder does not change them.
         """
         ctx = self._thread_context(thread, n_threads, barrier)
         program = self._program.encode.instructions
@@ -289,8 +291,8 @@ def _item_kinds(packed: PackedModel, has_int8_products: bool) -> list[int]:
 def memory_column_floats(width: int, kind: int) -> int:
     """Return how many float32 numbers a vector of one source position takes in encoder memory.
 
-    width: numbers of the vector. kind: of its item (records.py): FLAT (float32), KEYS or VALUES
-    (int8, padded to whole panels, and a scale).
+    width: numbers of the vector. kind: how they are stored: FLAT in float32; KEYS or VALUES
+    (records.py) in int8, padded to a multiple of PANEL, and a float32 scale.
     """
     return width if kind == FLAT else padded(width) // 4 + 1
 

@@ -127,9 +127,9 @@ class CudaGraphEngine(PyTorchEngine):
 
 
 class CudaCapture:
-    """Captures the work of functions on a GPU as CUDA graphs; call it with a function.
+    """Records what a function does on a GPU as a CUDA graph: capture(step) returns its replay.
 
-    All graphs share one memory pool for intermediate results. device: the GPU.
+    All graphs of a CudaCapture share one memory pool for intermediate results. device: the GPU.
     """
 
     def __init__(self, device: torch.device) -> None:

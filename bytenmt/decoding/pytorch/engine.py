@@ -110,9 +110,10 @@ class PyTorchEngine(Engine):
 
 
 class TorchEngine(PyTorchEngine):
-    """An engine in plain PyTorch, on any device; models, options, capacity, device: see the base.
+    """An engine in plain PyTorch, on any device.
 
-    Finished sentences leave the batch when they are a quarter of it, or when others are admitted.
+    models: in evaluation mode on `device`; several form an ensemble. capacity: sentences in the
+    batch at most. They leave it once a quarter of it is finished, or when others are admitted.
     """
 
     _states: tuple[ModelState, ...] = ()

@@ -69,10 +69,11 @@ class TorchScorer:
     def score_texts(
         self, sources: Sequence[bytes] | None, texts: Sequence[bytes], formality: Form | None = None
     ) -> list[TextScores]:
-        """Return log-probability and rank of the bytes of each text, given its source.
+        """Return log-probability and rank (0 for the likeliest) of the bytes of each text.
 
-        sources: without EOS; None for models without a source. formality: the requested form of
-        address, "formal" or "informal"; None: none. See scorer.Scorer.
+        sources: of each text, without EOS; None for language models. texts: none empty; EOS is
+        scored only where a text ends with it. formality: the form of address that the sources
+        request, "formal" or "informal"; None: none.
         """
         ended = [b""] * len(texts)
         if sources is not None:
@@ -98,7 +99,8 @@ class TorchScorer:
         """Return the attention weights of each pair (source, text), by layer number from 1.
 
         Weights (bytes of the text, bytes of the source and its EOS): how much the prediction of
-        each byte attends to each source byte. Only for a single model. formality: see score_texts.
+        each byte attends to each source byte. Only for a single model. formality: the form of
+        address that all sources request, without a column of its own; None: none.
         """
         (model,) = self._models
         first = 0 if formality is None else 1  # the column of the source's first byte

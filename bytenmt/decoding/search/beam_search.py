@@ -190,10 +190,11 @@ def take_byte(
     pending: int,
     byte: int,
 ) -> None:
-    """Update the UTF-8 automaton and the pending sentinels of a beam that takes a byte.
+    """Set search.utf8 and search.pending of a beam that takes a byte.
 
-    utf8, pending: these two of the beam that it continues: the automaton's state, and a bit for
-    each sentinel (byte 0xF5 to 0xFC) that the output must still get.
+    slot, beam: indices of its sentence and of the beam in `search`. utf8, pending: both values of
+    the beam that it continues: the state of the UTF-8 automaton, and a bit for each sentinel (byte
+    0xF5 to 0xFC) that the output must still get.
     """
     if FIRST_SENTINEL <= byte < FIRST_SENTINEL + N_SENTINELS:
         search.utf8[slot, beam] = ACCEPT
@@ -207,12 +208,12 @@ def take_byte(
 def is_search_over(search: SearchState, params: SearchParams, slot: int, best: float) -> bool:
     """Return whether a sentence's search ends: no open hypothesis is expected among the n_best.
 
-    best: the highest log-probability (plus bonus) of an open hypothesis, -inf if there is none. It
-    is not enough that as many have finished as there are beams: a confident model has an early EOS
-    of small probability among the best candidates at nearly every step, all of them worse than the
-    hypothesis that continues. So the search ends when the n_best finished hypotheses outrank the
-    score that `best` would have after LOOK_AHEAD times its bytes without further loss, or, if fewer
-    than params.beam have finished, at the length limit. slot: index of the sentence in `search`.
+    slot: index of the sentence in `search`. best: the highest log-probability (plus bonus) of an
+    open hypothesis, -inf if there is none. The search ends when the n_best finished hypotheses
+    outrank the score that `best` would have with LOOK_AHEAD times its bytes, or, while fewer than
+    params.beam have finished, with as many as the limit allows, at no further loss. To stop at
+    params.beam finished ones would be too early: a confident model has an early EOS of small
+    probability among the best candidates at nearly every step.
     """
     if params.beam == 1 and search.n_finished[slot] > 0:
         return True  # greedy search has no other hypothesis
@@ -238,9 +239,10 @@ def finish_hypothesis(
 ) -> None:
     """Insert a hypothesis that took EOS into the finished ones, if it is among the best.
 
-    They are sorted, and params.beam are kept. total: its log-probability. ranking: the same plus
-    its bonus for sentinels written in place of EOS, by which it is ranked. beam: the number of the
-    beam that took EOS. past_end: whether EOS was likelier before, while a sentinel was missing.
+    The finished ones are sorted, and params.beam are kept. slot, beam: indices of the sentence and
+    of the beam that took EOS. total: the log-probability. ranking: total plus a bonus for
+    sentinels (bytes 0xF5 to 0xFC) written in place of EOS, by which it is ranked. past_end: whether
+    EOS was likelier than a byte that was chosen while a sentinel was missing.
     """
     score = ranking / float(search.step[slot] + 1) ** params.length_penalty
     n = search.n_finished[slot]

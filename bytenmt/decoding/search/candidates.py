@@ -24,9 +24,9 @@ def copy_values(target: Any, source: Any) -> None:
 def consider(best: Any, index: Any, n: int, total: float, candidate: int) -> int:
     """Insert a candidate into the n best ones, after its equals; return how many there are then.
 
-    best: their scores, highest first; index: their numbers. total, candidate: the score and the
-    number of the new one. Where `best` is full (n is its length), the lowest one drops out. The new
-    one is left out if its score is -inf or does not exceed that of a candidate to drop.
+    best: the candidates' scores, highest first; index: their numbers. total, candidate: score and
+    number of the new one. If `best` is full (n is its length), the lowest candidate drops out. The
+    new one is left out if its score is -inf or does not exceed that of the candidate to drop.
     """
     place = n
     lowest = NO_SCORE
@@ -51,9 +51,10 @@ def consider_all(
 ) -> int:
     """Insert the continuations of a beam by all allowed bytes into the n best candidates.
 
-    Returns the new number of candidates. best, index: their scores, highest first, and their
-    numbers. score: of the beam, to which log_p (256,) of the next byte is added. allowed (256,)
-    bool. candidate: the number of the continuation by byte 0, to which the byte is added.
+    Returns how many there are then. best, index: the candidates' scores, highest first, and their
+    numbers; both are updated. score: the beam's, to which log_p[byte] is added. log_p, allowed:
+    (256,), float and bool. candidate: the number of the continuation by byte 0; by another byte it
+    is candidate + byte.
     """
     for first in range(0, N_IDS, BLOCK_BYTES):
         # Few blocks have a candidate, and a comparison without branches compiles to vector

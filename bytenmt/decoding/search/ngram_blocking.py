@@ -11,12 +11,11 @@ from bytenmt.utf8 import ACCEPT, N_IDS
 
 @compiled
 def block_ngrams(text: Any, params: SearchParams, utf8: int, allowed: Any, blocked: Any) -> None:
-    """Set allowed[byte] = False for bytes that would complete n characters that the text already
-    contains.
+    """Forbid bytes that would complete an n-gram (n characters) that the text already contains.
 
-    If no byte would be left, `allowed` (256,) bool stays as it is. n is params.ngram. text (t,)
-    uint8: the bytes so far. utf8: the state of the UTF-8 automaton after them. blocked (256,) bool:
-    working memory, overwritten.
+    Sets allowed[byte] = False for them in `allowed` (256,) bool, unless no byte would be left. n:
+    params.ngram. text (t,) uint8: the bytes so far. utf8: the state of the UTF-8 automaton after
+    them. blocked (256,) bool: working memory, overwritten.
     """
     start = last_characters(text, params.ngram - 1, utf8)
     if start < 0:

@@ -18,7 +18,7 @@ class Field(NamedTuple):
 
     name: str
     kind: Any  # int, bool, float, the class of a record, or the dtype of an array
-    shape: tuple[str, ...]  # of an array; () of others
+    shape: tuple[str, ...]  # name or length of each axis of an array; () if it is none
 
     @property
     def is_record(self) -> bool:
@@ -28,7 +28,8 @@ class Field(NamedTuple):
 
 @cache
 def fields(record_class: Any) -> tuple[Field, ...]:
-    """Return the fields of a record class (a NamedTuple), as its annotations describe them."""
+    """Return the fields of a record class, a NamedTuple, from its annotations: for an array,
+    Annotated[NDArray[dtype], "slots 8"], with the name or length of each axis."""
     described = []
     for name, hint in get_type_hints(record_class, include_extras=True).items():
         if hasattr(hint, "__metadata__"):
@@ -43,7 +44,7 @@ def fields(record_class: Any) -> tuple[Field, ...]:
 def allocate_arrays(record_class: Any, sizes: Mapping[str, int]) -> dict[str, Any]:
     """Return an array of zeros for each array field of a record class, by the field's name.
 
-    sizes: the length of each axis, by the name that the fields' annotations give it.
+    sizes: the length of each axis that has a name in the annotations ("slots"), by that name.
     """
     arrays = {}
     for field in fields(record_class):

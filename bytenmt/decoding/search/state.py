@@ -35,22 +35,22 @@ DONE = 2
 class SearchParams(NamedTuple):
     """The options of a search and tables of UTF-8, as a record (NamedTuple) for compiled code."""
 
-    # See interface.SearchOptions.
-    beam: int
-    n_best: int
-    length_penalty: float
-    sample: bool
-    temperature: float
-    top_k: int
-    top_p: float
-    ngram: int  # size of the n-grams that may not be repeated; 0: no blocking
-    # Whether a byte may come: [bytes left, state of the UTF-8 automaton, byte].
+    beam: int  # beams of a sentence; in sampling, samples
+    n_best: int  # finished hypotheses that are wanted
+    length_penalty: float  # a score is log-probability / (bytes + 1) ** length_penalty
+    sample: bool  # whether bytes are drawn at random
+    temperature: float  # of sampling
+    top_k: int  # sample from the k likeliest bytes; 0: from all
+    top_p: float  # sample from the fewest bytes whose probabilities sum to it
+    ngram: int  # characters of the n-grams that may not be repeated; 0: no blocking
+    # Whether a byte may come: [bytes left (4: or more), state of the UTF-8 automaton, byte].
     utf8_allowed: Annotated[Flags, "5 10 256"]
     utf8_next: Annotated[Bytes, "10 256"]  # the automaton's state after a byte: [state, byte]
 
     @staticmethod
     def from_options(options: SearchOptions) -> SearchParams:
-        """Return the record of these options, with the tables of UTF-8 that suit them."""
+        """Return the record of these options; with options.endless line ends are allowed, and EOS
+        only at the length limit."""
         return SearchParams(
             options.beam,
             options.n_best,
@@ -68,17 +68,17 @@ class SearchParams(NamedTuple):
 class ForcedText(NamedTuple):
     """Fixed texts that are scored instead of searched for, one in each slot, and their scores.
 
-    A slot is a place in the batch; there are none if there is a search.
+    A slot is a place in the batch. The record of a search has 0 slots.
     """
 
     text: Annotated[Bytes, "slots length"]  # the bytes of each text
     n_text: Annotated[Ints, "slots"]  # bytes of each text
-    n_read: Annotated[Ints, "slots"]  # bytes that have been scored
+    n_read: Annotated[Ints, "slots"]  # bytes of it that have been scored
     max_columns: Annotated[Ints, "1"]  # bytes of a text that one pass reads at most
-    log_p: Annotated[Reals, "slots length"]  # result, see scorer.TextScores
-    rank: Annotated[Ints, "slots length"]  # result, see scorer.TextScores
-    # The weights of the attention instructions (layers) over source columns; without layers they
-    # are not recorded.
+    log_p: Annotated[Reals, "slots length"]  # result: natural log-probability of each byte
+    rank: Annotated[Ints, "slots length"]  # result: how many of the 256 bytes were likelier
+    # Result: the weights of each attention instruction (layer) over source columns; without layers
+    # they are not recorded.
     attention: Annotated[Floats, "slots length layers columns"]
 
     @staticmethod
@@ -91,7 +91,9 @@ class ForcedText(NamedTuple):
         return ForcedText(**allocate_arrays(ForcedText, sizes))
 
     def fill_slot(self, slot: int, text: bytes) -> None:
-        """Put a text, or the next part of one, into a slot, to be scored from its first byte on."""
+        """Replace the text in a slot by `text`, or by the next part of a longer one, none of it
+        scored so far. Its scores will be stored from index 0 on. EOS is scored only where `text`
+        ends with it. The decoder's state is kept."""
         self.text[slot, : len(text)] = np.frombuffer(text, np.uint8)
         self.n_text[slot] = len(text)
         self.n_read[slot] = 0
@@ -101,7 +103,7 @@ class Workspace(NamedTuple):
     """Temporary arrays of compiled code, overwritten for every row, beam or sentence."""
 
     # Of a row.
-    exponentials: Annotated[Floats, "256"]  # of its logits
+    exponentials: Annotated[Floats, "256"]  # exp of its logits, less their maximum
 
     # Of a beam.
     allowed: Annotated[Flags, "256"]  # its possible next bytes
@@ -109,11 +111,11 @@ class Workspace(NamedTuple):
     text: Annotated[Bytes, "steps"]  # its bytes so far
     values: Annotated[Floats, "256"]  # what its next bytes are ranked by
     order: Annotated[Ints, "256"]  # its possible next bytes, the likeliest first
-    weights: Annotated[Reals, "256"]  # their shares in a draw
+    weights: Annotated[Reals, "256"]  # unnormalised probability of each next byte in sampling
 
     # The best candidates of a sentence, best first. There are twice as many as beams: at least half
     # of them do not end, since each beam has one EOS.
-    ranking: Annotated[Reals, "candidates"]  # their values
+    ranking: Annotated[Reals, "candidates"]  # their scores
     number: Annotated[Ints, "candidates"]  # beam * 256 + byte
 
     # Copies of what the beams of a sentence have in SearchState.
@@ -136,10 +138,11 @@ class SearchState(NamedTuple):
     # Slots.
     state: Annotated[Ints, "slots"]  # FREE, RUNNING or DONE
     step: Annotated[Ints, "slots"]  # bytes chosen so far
-    limit: Annotated[Ints, "slots"]  # bytes at most
+    limit: Annotated[Ints, "slots"]  # bytes of the output at most
     n_prefix: Annotated[Ints, "slots"]  # forced bytes at the beginning
     prefix: Annotated[Bytes, "slots prefix"]  # these bytes
-    # For each of the 8 sentinels the bits of those that must have been written before it.
+    # For each of the 8 sentinels (bytes 0xF5 to 0xFC, of which the output must get those of the
+    # source) the bits of those that must have been written before it.
     before: Annotated[Bytes, "slots 8"]
 
     # Beams.
@@ -152,9 +155,9 @@ class SearchState(NamedTuple):
     pending: Annotated[Bytes, "slots beams"]  # the bits of the sentinels to be written
     # Whether EOS was likelier than a byte that was chosen while a sentinel was pending.
     past_end: Annotated[Flags, "slots beams"]
-    draw_keys: Annotated[npt.NDArray[np.uint64], "slots beams"]  # for sampling
-    # The last eight bytes read and their prefix hash, see ngram_hash.py, in two banks for even and
-    # odd steps; read by n-gram tables.
+    draw_keys: Annotated[npt.NDArray[np.uint64], "slots beams"]  # random keys of samples
+    # The last eight bytes read, as an integer, and a hash of the word that they are in, in two
+    # banks for even and odd steps; read by n-gram tables (ngram_hash.py).
     word: Annotated[npt.NDArray[np.uint64], "2 slots beams 2"]
 
     # Finished hypotheses of each slot, best first.
@@ -191,11 +194,12 @@ class SearchState(NamedTuple):
         n_rows: int = 0,
         forced: ForcedText | None = None,
     ) -> SearchState:
-        """Return n_slots free slots for outputs of `length` bytes and prefixes of `prefix` bytes.
+        """Return a state of n_slots free slots, for outputs of at most `length` bytes.
 
         beam: beams of a sentence. n_models: number of models whose logits are stored; 0 if an
-        engine writes log_p itself. n_rows: the most bytes that a decoder reads in one pass, if more
-        than slots times beams. forced: texts to score; None: a search.
+        engine writes log_p itself. prefix: the most bytes that an output is forced to begin with.
+        n_rows: the most bytes that a decoder reads in one pass, if more than slots times beams.
+        forced: texts to score; None: a search.
         """
         sizes = {
             "slots": n_slots,
@@ -225,10 +229,10 @@ class SearchState(NamedTuple):
         return new
 
     def fill_slot(self, slot: int, request: Request, draw_keys: list[int] | None) -> None:
-        """Put a new sentence into a slot, in the state before its first byte.
+        """Replace the sentence in a slot by a new one, of whose output no byte is chosen yet.
 
-        The arrays must have room for its output and prefix, see `enlarged`. draw_keys: in sampling,
-        a random key of each beam (see splitmix.draw_key); None in a search.
+        The arrays must have room for its output and prefix; `enlarged` makes it. draw_keys: in
+        sampling, a random 64-bit key for the draws of each beam; None in a search.
         """
         prefix = request.prefix
         sentinels = sentinel_numbers(request.source or b"")

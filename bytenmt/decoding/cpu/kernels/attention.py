@@ -48,7 +48,8 @@ from bytenmt.program.instructions import GaussianUse
 def write_centre(code: Ints, model: ModelBuffers, slot: int, position: int, d: Address) -> None:
     """Store the middle of local attention's window at d: a row's position in its text, float32.
 
-    It is at most the last visible column of the slot's source. code: the instruction Op.CENTRE.
+    It is at most the last source column that the row may attend to. code (fields,): the instruction
+    Op.CENTRE. slot: index of the row's sentence in the batch.
     """
     store_float(d, 0, np.float32(min(position, n_visible(model, slot, code[M]) - 1)))
 
@@ -57,7 +58,8 @@ def write_centre(code: Ints, model: ModelBuffers, slot: int, position: int, d: A
 def predict_centre(code: Ints, model: ModelBuffers, slot: int, d: Address, a: Address) -> None:
     """Store the predicted middle of local attention's window, n sigma(w . a), at address d.
 
-    n: visible source columns. code: the instruction Op.PREDICT_CENTRE. a: address of its input.
+    n: source columns that the row may attend to. code (fields,): the instruction Op.PREDICT_CENTRE.
+    a: address of the row's input. slot: index of its sentence in the batch.
     """
     product = dot(a, model.weights + code[W], code[N])
     share = np.float32(1) / np.float32(1 + math.exp(-product))
@@ -74,10 +76,11 @@ def attend_dot(
     query: Address,
     centre: Address,
 ) -> None:
-    """Store the result of dot-product attention at d, for one row of a slot's sentence.
+    """Store dot-product attention's weighted mean of the values at d, for one row.
 
-    code: the instruction Op.ATTEND_DOT, which says what items of the encoder memory are keys and
-    values. query, centre: addresses of the row's query and of the middle of a local window.
+    code (fields,): the instruction Op.ATTEND_DOT, which says where the encoder memory has keys and
+    values. slot: index of the row's sentence in the batch. query: address of the row's query.
+    centre: address of the middle of local attention's window, float32.
     """
     k = code[M]
     first, last = window_range(n_visible(model, slot, 0), centre, code[S])
@@ -106,10 +109,11 @@ def attend_additive(
     query: Address,
     centre: Address,
 ) -> None:
-    """Store the result of additive attention at d, for one row of a slot's sentence.
+    """Store additive attention's weighted mean of the values at d, for one row.
 
-    code: the instruction Op.ATTEND_ADDITIVE. query, centre: addresses of the row's query, which is
-    overwritten, and of the middle of a local window.
+    Scores are w . tanh(query + key). code (fields,): the instruction Op.ATTEND_ADDITIVE, which says
+    where w, keys and values are. slot: index of the row's sentence in the batch. query, centre:
+    addresses of the row's query, which is overwritten, and of the middle of a local window.
     """
     k = code[M]
     first, last = window_range(n_visible(model, slot, 0), centre, code[S])
@@ -140,10 +144,11 @@ def attend_location(
     scores: Address,
     centre: Address,
 ) -> None:
-    """Store the result of attention with given scores at d, for one row of a slot's sentence.
+    """Store the mean of attention's values at d, weighted by the softmax of a row's given scores.
 
-    code: the instruction Op.ATTEND_LOCATION. scores, centre: addresses of the row's scores, one for
-    each source column, and of the middle of a local window.
+    code (fields,): the instruction Op.ATTEND_LOCATION. slot: index of the row's sentence in the
+    batch. scores: address of the row's scores, one for each source column. centre: address of the
+    middle of local attention's window, float32.
     """
     first, last = window_range(n_visible(model, slot, code[M]), centre, code[S])
     if last > first:
@@ -155,7 +160,7 @@ def attend_location(
 
 @compiled
 def n_visible(model: ModelBuffers, slot: int, bound: int) -> int:
-    """Return how many source columns a row may attend to: at most `bound`, unless that is 0."""
+    """Return how many source columns a row may attend to: at most `bound`, 0 for no bound."""
     n = int(model.columns[slot])
     return min(n, bound) if bound else n
 
@@ -187,12 +192,12 @@ def weighted_mean(
     d: Address,
     centre: Address,
 ) -> None:
-    """Store at d factor times the mean of the columns of an attention's values, weighted by the
-    softmax of the scores.
+    """Store at d the mean of attention's values, weighted by the softmax of scores, times factor.
 
-    code: the attention instruction. The scores, of columns `first` to last - 1 of the slot's
-    source, are replaced by the weights times the factor. d is zero if there are no columns. centre:
-    address of the middle of a local window.
+    code (fields,): the attention instruction. scores: address of the scores of source columns
+    `first` to last - 1, which are replaced by the weights times the factor. Without columns d is
+    zero. slot: index of the sentence in the batch. centre: address of the middle of the Gaussian by
+    which the instruction may multiply scores or weights.
     """
     width = code[N]
     v = code[V]

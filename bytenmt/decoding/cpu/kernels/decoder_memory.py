@@ -47,13 +47,13 @@ def gather_taps(
     a_stride: int,
     taps: int,
 ) -> None:
-    """Copy the inputs (taps) of a causal convolution at a row to d, oldest first, and store the
-    newest, a, in ring buffer number `ring`, a cyclic cache of such inputs.
+    """Copy the inputs (taps) of a causal convolution at a row to address d, oldest first.
 
-    The ring buffer also gives the width and dilation of the taps. taps: their number, the newest
-    included; those before the text are zero. step: the first position of the sentence in this pass.
-    Taps before it are read from the ring buffer of the beam that wrote them, later ones from
-    earlier rows of this pass, a_stride floats apart.
+    The newest, at address a, is also stored in ring buffer number `ring`: a cyclic cache of a
+    beam's last inputs, which gives their width and dilation, too. taps: number of inputs, the
+    newest included; those before the text are zero. row: index in `rows`. step: the first position
+    of the row's text in this pass. Inputs before it are read from the ring buffer of the beam that
+    wrote them, later ones from earlier rows of this pass, a_stride floats apart.
     """
     capacity = model.rings[ring, 1]
     width = model.rings[ring, 2]
@@ -87,7 +87,8 @@ def gather_taps(
 def ring_column(model: ModelBuffers, rows: Rows, ring: int, row: int, position: int) -> int:
     """Return the address of a causal convolution's input at an earlier position of a row's text.
 
-    It lies in ring buffer number `ring` (a cyclic cache of such inputs) of the beam that wrote it.
+    It lies in ring buffer number `ring` (a cyclic cache of inputs) of the beam that wrote it, which
+    the row's beam descends from. row: index in `rows`. position: 0 for the first byte of the text.
     """
     n_beams = model.n_rows // len(model.columns)
     history = model.ancestors.shape[2]
@@ -132,7 +133,7 @@ def inherit_ancestors(model: ModelBuffers, slot: int, parents: Ints, position: i
 def state_address(model: ModelBuffers, k: int, bank: int, row: int) -> int:
     """Return the address of recurrent state k of a row (slot * beams + beam) in a bank, 0 or 1.
 
-    A step reads one bank and writes the other.
+    The step at a position of the text reads bank position % 2 and writes the other.
     """
     start = model.states[k, 0] * 2 * model.n_rows
     width = model.states[k, 1]
@@ -141,10 +142,10 @@ def state_address(model: ModelBuffers, k: int, bank: int, row: int) -> int:
 
 @inlined
 def item_address(model: ModelBuffers, slot: int, k: int) -> int:
-    """Return the address of item k (a row of model.items) of a slot's encoder memory.
+    """Return the address of item k of a slot's encoder memory: a vector for each source column.
 
-    An item has a vector for each source column: FLAT float32 columns one after another, KEYS and
-    VALUES a matrix of int8 panels.
+    Row k of model.items has the item's kind: FLAT, float32 vectors one after another; KEYS or
+    VALUES, an int8 matrix in panels (64 outputs each), with columns as its outputs or its inputs.
     """
     before = model.items[k, 0] * padded(model.columns[slot])
     return int(model.memory + 4 * (model.memory_offset[slot] + before))
@@ -152,7 +153,7 @@ def item_address(model: ModelBuffers, slot: int, k: int) -> int:
 
 @inlined
 def item_column(model: ModelBuffers, slot: int, k: int, column: int) -> int:
-    """Return the address of the float32 vector of item k for a source column in a slot's memory."""
+    """Return the address of a source column's float32 numbers in FLAT item k of a slot's memory."""
     return int(item_address(model, slot, k) + 4 * model.items[k, 1] * column)
 
 
@@ -180,8 +181,8 @@ def store_column(
 ) -> None:
     """Store a vector as a column (source position) of item k of a slot's encoder memory.
 
-    x: its address. It is rounded to int8 for KEYS and VALUES. scratch: address of temporary memory
-    for the rounded vector.
+    x: address of the vector, float32. It is rounded to int8 if the item's kind is KEYS or VALUES.
+    scratch: address of temporary memory for that, scratch_bytes(width of the vector, 1) bytes.
     """
     width = model.items[k, 1]
     kind = model.items[k, 2]

@@ -303,8 +303,9 @@ def gru_reset(rs: Address, gates: Address, h: Address, n: int) -> None:
 def gru_update(h: Address, gates: Address, u: Address, n: int, flags: int) -> None:
     """Set h to the new state of a GRU for one row. h and u have n numbers, gates 3n.
 
-    gates: r, then z and the input's share of g, before sigma and tanh. u: the state's share of g.
-    flags: bit 0: r multiplies u; bit 1: z weighs the new value, not the old (see GruFlag).
+    gates: r after its sigma, z before its sigma, and the input's part of the candidate g before
+    tanh, which is overwritten. u: the state's part of g. flags: bit 0: r multiplies u; bit 1: z
+    weighs tanh(g) and 1 - z the old state, instead of the reverse.
     """
     g = gates + 8 * n
     if flags & 1:

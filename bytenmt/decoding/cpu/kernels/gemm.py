@@ -274,8 +274,9 @@ def linear_row(
 ) -> None:
     """Set y[o] = scale[o] * sum_i w[o, i] x[i]: a packed int8 matrix times one row of inputs.
 
-    w (n_out, n_in): see panels.pack. wide: round inputs to 16 bits instead of 8. y and scales have
-    room for whole vectors of 16. scratch: scratch_bytes(n_in, 1) bytes of temporary memory.
+    x (n_in,) float32. w (n_out, n_in): packed by panels.pack. wide: round inputs to 16 bits instead
+    of 8. scales: one for each output; they and y have room for whole vectors of 16. scratch:
+    scratch_bytes(n_in, 1) bytes of temporary memory.
     """
     n_steps = (n_in + 3) // 4
     panel_bytes = n_steps * _PANEL_BYTES

@@ -127,11 +127,11 @@ def gather_windows(
     a: Address,
     a_bytes: int,
 ) -> None:
-    """Copy an encoder convolution's inputs for rows begin to end - 1 to d: the columns of a around
-    each row's, zeros outside its sentence.
+    """Copy the inputs of an encoder's convolution from a to d, for rows begin to end - 1.
 
-    code: the instruction Op.WINDOW, with taps and dilation. d, a: addresses of row 0, whose rows
-    are d_bytes and a_bytes apart. If one side of the window has to be longer, it is the right one.
+    A row is a source byte. It gets the vectors of the bytes around it (the window), zeros outside
+    its sentence. If one side has to be longer, it is the right one. code (fields,): the instruction
+    Op.WINDOW, with taps and dilation. d, a: addresses of row 0; rows are d_bytes and a_bytes apart.
     """
     taps = code[M]
     dilation = code[K]
@@ -161,11 +161,12 @@ def copy_columns(
     a: Address,
     a_bytes: int,
 ) -> None:
-    """Copy encoder columns from a to d, for rows origin + begin to origin + end - 1.
+    """Copy vectors of source bytes from a to d, for rows origin + begin to origin + end - 1.
 
-    code: the instruction: Op.PREVIOUS copies the column before each row's, TURN the columns of each
-    sentence in reverse, LAST the last one of each (rows are then sentences). d, a: addresses of row
-    `origin`, whose rows are d_bytes and a_bytes apart.
+    code (fields,): the instruction. Op.PREVIOUS gives each row (source byte) the vector of the byte
+    before it, TURN reverses each sentence, LAST gives each row, a sentence here, the vector of its
+    last byte; zeros where there is none. d, a: addresses of row `origin`, whose rows are d_bytes
+    and a_bytes apart.
     """
     op = code[OP]
     for row in range(begin, end):

@@ -67,19 +67,20 @@ class Fp32:
         raise NotImplementedError
 
     def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
-        """Emit loads of a step's inputs; return each in all 16 lanes. row: the row's address."""
+        """Return the inputs of step number `step` of the row at address `row`, each in 16 lanes."""
         return [_broadcast_from(b, row, FLOAT, step)]
 
     def weights(self, b: Builder, panel: Value, step: Value, k: int) -> Sequence[Value]:
-        """Emit loads of a step's weights of outputs 16 k to 16 k + 15 of a panel; return them."""
+        """Return the weights of outputs 16 k to 16 k + 15, k from 0 to 3, of the panel at address
+        `panel` (packed weights of 64 outputs) in step number `step`."""
         return [load(b, panel, _weight_index(b, step, k))]
 
     def add(
         self, b: Builder, sums: Sequence[Value], x: Sequence[Value], w: Sequence[Value]
     ) -> list[Value]:
-        """Emit the additions of a step: return the sums of 16 outputs after it.
+        """Return the sums of 16 outputs after a step: `sums` plus the products of x and w.
 
-        x, w: its inputs and weights.
+        x, w: the step's inputs and weights, from `inputs` and `weights`.
         """
         total = sums[0]
         for input_, weight in zip(x, w, strict=True):
@@ -87,7 +88,7 @@ class Fp32:
         return [total]
 
     def result(self, b: Builder, sums: Sequence[Value], row: Value) -> Value:
-        """Return 16 outputs of a row made of their final sums, before the scales of the weights."""
+        """Return 16 outputs of the row at address `row` from their final sums, without scales."""
         return sums[0]
 
 
@@ -110,8 +111,8 @@ class Int8(Fp32):
     def largest_integer(self, b: Builder, x: Value, n_in: Value, most: Value) -> Value:
         """Return the integer, as float32, that the largest |input| of a row becomes.
 
-        x: the address of the row's n_in inputs, by which a subclass chooses a smaller one. most:
-        the largest |input|.
+        x: address of the row's n_in inputs, for a subclass that may choose a smaller integer.
+        most: the largest |input|.
         """
         return ir.Constant(FLOAT, self.largest)
 
@@ -158,7 +159,8 @@ class Int8(Fp32):
             b.store(value, pointer(b, to, INT32, const_int(1 + k)), align=4)
 
     def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
-        """Return the four inputs of a step in `input_bytes` vectors, each an int32 in all lanes."""
+        """Return the four inputs of step number `step` of the prepared row at address `row`, in
+        `input_bytes` vectors, each of which has the same int32 in all lanes."""
         first = b.mul(step, const_int(self.input_bytes))
         return [
             _broadcast_from(b, row, INT32, b.add(first, const_int(ROW_HEADER_BYTES // 4 + k)))
@@ -166,14 +168,16 @@ class Int8(Fp32):
         ]
 
     def weights(self, b: Builder, panel: Value, step: Value, k: int) -> Sequence[Value]:
-        """Return the four weights of a step as bytes of an int32, one lane for each output."""
+        """Return the weights of outputs 16 k to 16 k + 15, k from 0 to 3, of the panel at address
+        `panel` (packed weights of 64 outputs) in step number `step`. Each lane, an int32, has the
+        bytes of an output's weights for the step's four inputs."""
         return [b.bitcast(load(b, panel, _weight_index(b, step, k)), INT_VECTOR)]
 
     def add(
         self, b: Builder, sums: Sequence[Value], x: Sequence[Value], w: Sequence[Value]
     ) -> list[Value]:
-        """Add the dot products of four inputs and weights to the int32 sums, a vector for each part
-        of x."""
+        """Return the int32 sums plus the dot products of a step's four inputs x and weights w; sums
+        and x have a vector for each part that split_bytes returns."""
         name = "llvm.x86.avx512.vpdpbusd.512"
         return [
             call(b, name, INT_VECTOR, [sum_, w[0], part])
@@ -181,7 +185,8 @@ class Int8(Fp32):
         ]
 
     def result(self, b: Builder, sums: Sequence[Value], row: Value) -> Value:
-        """Return 16 outputs: the sums less 128 times those of the inputs, times the row's scale."""
+        """Return 16 outputs: the sums less 128 times those of the inputs, times the row's scale, as
+        the header of the prepared row at address `row` has them."""
         parts = [
             b.sitofp(b.sub(sum_, _broadcast_from(b, row, INT32, const_int(1 + k))), VECTOR)
             for k, sum_ in enumerate(sums)
@@ -233,7 +238,8 @@ class Int8InInt16(Int8):
     def largest_integer(self, b: Builder, x: Value, n_in: Value, most: Value) -> Value:
         """Return the integer, as float32, to which the largest |x| of a row, `most`, is rounded.
 
-        It is so small that the rounded |x| of the row add up to _MAX_INPUT_SUM at most.
+        It is so small that the rounded |x| of the row add up to 16.8 million at most. x: address of
+        the row's n_in inputs.
         """
 
         def add(_: Value, values: Value, total: Value) -> list[Value]:
@@ -253,7 +259,9 @@ class Int8InInt16(Int8):
         return b.shuffle_vector(words, words, ir.Constant(INT_VECTOR, order))
 
     def weights(self, b: Builder, panel: Value, step: Value, k: int) -> Sequence[Value]:
-        """Return the weights of inputs 0 and 2 of a step as pairs of 16 bits, then of 1 and 3."""
+        """Return the weights of outputs 16 k to 16 k + 15, k from 0 to 3, of the panel at address
+        `panel` (packed weights of 64 outputs) in step number `step`. Two vectors of 16-bit integers
+        have a pair for each output: its weights for inputs 0 and 2, then for 1 and 3."""
         fours = b.bitcast(load(b, panel, _weight_index(b, step, k)), _WORDS)
         even = b.and_(fours, ir.Constant(_WORDS, [0xFF] * (2 * LANES)))
         return [even, b.lshr(fours, ir.Constant(_WORDS, [8] * (2 * LANES)))]
@@ -261,7 +269,7 @@ class Int8InInt16(Int8):
     def add(
         self, b: Builder, sums: Sequence[Value], x: Sequence[Value], w: Sequence[Value]
     ) -> list[Value]:
-        """Return the sums of 16 outputs, int32, after the four inputs of a step."""
+        """Return the int32 sums of 16 outputs plus those of a step's inputs x times weights w."""
         total = sums[0]
         for input_, weight in zip(x, w, strict=True):
             total = b.add(total, _add_pairs(b, b.bitcast(input_, _WORDS), weight))
