@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 
 class LineTranslation(NamedTuple):
-    """A translated line."""
+    """A translated line of a document, as the model has written it."""
 
-    parts: Sequence[str | Code]  # strings, and the codes of UnitLine.parts
+    # Texts, and between them inline codes, such as tags, of the source line; a model may have lost
+    # some or changed their order.
+    parts: Sequence[str | Code]
     flags: Sequence[str] = ()  # names of suspected faults, such as "loop"
 
 

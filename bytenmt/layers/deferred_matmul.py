@@ -52,7 +52,8 @@ class Deferred(ABC):
     Call an instance with x; make one for each run of the loop. The backward pass of each step
     appends a pair of tensors to the list `notes`, and after all steps `gather` computes the
     gradients of the parameters from it, once. Autograd does not see what `forward`, `backward` and
-    `gather` do. token: a scalar input of every step, by which autograd calls `gather` last.
+    `gather` do. The attribute `token` is a scalar input of every step, by which autograd calls
+    `gather` last.
     """
 
     def __init__(self, *parameters: Tensor) -> None:

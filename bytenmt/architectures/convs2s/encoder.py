@@ -163,7 +163,10 @@ class PoolingEncoder(nn.Module):
 
 
 class TanhStack(nn.Module):
-    """A stack of tanh convolutions, which makes the keys or the values in the "conv" encoder."""
+    """A stack of tanh convolutions: (n, s, d_embedding) embeddings to outputs of the same shape.
+
+    The encoder "conv" has one for the keys of attention and one for its values.
+    """
 
     def __init__(self, config: ConvS2SConfig, layers: Sequence[LayerSize]) -> None:
         super().__init__()

@@ -88,7 +88,8 @@ class Fp32:
         return [total]
 
     def result(self, b: Builder, sums: Sequence[Value], row: Value) -> Value:
-        """Return 16 outputs of the row at address `row` from their final sums, without scales."""
+        """Return 16 outputs, a vector, of the input row at address `row`, from what `add` returned
+        after the last step; int8 subclasses multiply by the row's scale."""
         return sums[0]
 
 
