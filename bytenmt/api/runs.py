@@ -117,8 +117,8 @@ class Run:
         """Return the natural log-probability of each byte of a target, and last that of EOS.
 
         Each byte is given the source and the bytes before it. The result has shape (bytes of the
-        target + 1,). engine: how to compute it, such
-        as engine="torch" (or "numba"), device="cuda", threads=4; by default what suits the machine.
+        target + 1,). engine: how to compute it, such as engine="torch" (or "numba"), device="cuda",
+        threads=4; by default what suits the machine.
         """
         source_line = encode_line(source, "the source")
         target_line = encode_line(target, "the target") + bytes([EOS])

@@ -41,7 +41,8 @@ from bytenmt.layers.recurrent import initialise, read_layers, reverse
 class Seq2SeqMemory(NamedTuple):
     """The memory of n sources: the encoder's last states, from which the decoder starts."""
 
-    # the encoder's last h (n, d_hidden) for each decoder layer, then c of LSTMs; zeros for an empty source
+    # the encoder's last h (n, d_hidden) for each decoder layer, then c of LSTMs; zeros where the
+    # source is empty
     final: tuple[Tensor, ...]
 
 
