@@ -61,7 +61,7 @@ class Model(nn.Module, ABC, Generic[M, S]):
         """Read t target bytes; return the logits of the byte after each of them, and the new state.
 
         tgt (rows, t) uint8: the bytes after those that `state` has read; the first one of a text
-        is BOS. memory: of n sentences. Returns logits (rows, t, 256) and the state after the t
+        is BOS. memory: of n sentences, of which `state` has rows / n adjacent rows each. Returns logits (rows, t, 256) and the state after the t
         bytes. Under no_grad the given state may be overwritten: use only the returned one.
         """
 
@@ -97,7 +97,7 @@ class AttentiveModel(Model[M, S]):
     """Base class of models with attention, which can return its weights by `forward_aligned`."""
 
     def forward(self, tgt: Tensor, memory: M, state: S) -> tuple[Tensor, S]:
-        """Read tgt (rows, t) uint8 after state; return logits (rows, t, 256) and the new state."""
+        """Return forward_aligned's logits (rows, t, 256) and new state, without its weights."""
         return self.forward_aligned(tgt, memory, state)[:2]
 
     @abstractmethod

@@ -124,7 +124,9 @@ class Settings(LineSettings):
     max_source_bytes: int = 1000  # of a chunk, the part of a line that is translated by itself
     search: SearchOptions = field(default_factory=SearchOptions)
     keep: KeepSpec | None = None  # spans to copy, with sentinels in their place; None: no span
-    needs_sentinels: bool = False  # whether the user set `keep` or a glossary
+    # Whether the user asked for kept spans or terms, so that a model that has not learned to copy
+    # sentinels (bytes that stand for spans) is refused; otherwise such a model keeps no spans.
+    needs_sentinels: bool = False
     # Names of settings that the user did not set, so that a model's own defaults replace them.
     left_to_runs: frozenset[str] = frozenset()
     languages: Sequence[str] = ()  # by whose rules lines are split into sentences; (): none

@@ -117,7 +117,7 @@ def emit_tanh(b: Builder, x: Value) -> Value:
 
 
 def map_kernel(n_sources: int, n_floats: int, compute: Callable[..., Value]) -> Any:
-    """Return a kernel (y, sources …, n, floats …) that computes a function of n numbers.
+    """Return a kernel (y, sources …, n, floats …) that computes a function of n float32 numbers.
 
     It sets y[i] = compute(builder, *sources[i], *floats). y and the sources are addresses of n
     numbers each. compute emits LLVM code for vectors of 16 numbers.
@@ -150,7 +150,7 @@ def reduce_kernel(
     join: Callable[..., Value] = ir.IRBuilder.fadd,
     start: float = 0.0,
 ) -> Any:
-    """Return a kernel (sources …, n, floats …) -> float32 that reduces n numbers.
+    """Return a kernel (sources …, n, floats …) -> float32 that reduces n float32 numbers.
 
     compute(builder, accumulator, *sources, *floats): the accumulator after 16 more numbers. Four
     accumulators take turns and are joined at the end by join(builder, x, y). start: their initial
@@ -250,14 +250,14 @@ row_max = reduce_kernel(1, 0, lambda b, most, x: _larger(b, x, most), _larger, -
 
 @compiled
 def exp_sum(y: Address, x: Address, n: int, shift: float) -> np.float32:
-    """Set y = exp(x - shift) for n numbers and return the sum of y."""
+    """Set y = exp(x - shift) for n float32 numbers and return the sum of y."""
     _exp_shifted(y, x, n, shift)
     return np.float32(row_sum(y, n))
 
 
 @compiled
 def softmax(y: Address, x: Address, n: int) -> None:
-    """Set y to the softmax of n numbers x."""
+    """Set y to the softmax of n float32 numbers x."""
     scale(y, y, n, np.float32(1) / np.float32(exp_sum(y, x, n, row_max(x, n))))
 
 
@@ -265,7 +265,7 @@ def softmax(y: Address, x: Address, n: int) -> None:
 def layer_norm(
     y: Address, x: Address, gain: Address, bias: Address, n: int, epsilon: float
 ) -> None:
-    """Set y = (x - mean) / sqrt(variance + epsilon) * gain + bias for n numbers."""
+    """Set y = (x - mean) / sqrt(variance + epsilon) * gain + bias for n float32 numbers."""
     mean = np.float32(row_sum(x, n) / np.float32(n))
     variance = squared_distances(x, n, mean) / np.float32(n)
     factor = np.float32(1) / np.sqrt(np.float32(variance + np.float32(epsilon)))
@@ -274,7 +274,7 @@ def layer_norm(
 
 @compiled
 def multiplicative(y: Address, maps: Address, h: Address, n: int) -> None:
-    """Set y to the multiplicative unit g1 tanh(g2 h + g3 u) of h, n numbers.
+    """Set y to the multiplicative unit g1 tanh(g2 h + g3 u) of h, n float32 numbers.
 
     See Kalchbrenner et al. 2016 (ByteNet). maps: g1, g2, g3 and u, one after another, before their
     sigmoids and tanh.
@@ -286,7 +286,7 @@ def multiplicative(y: Address, maps: Address, h: Address, n: int) -> None:
 def lstm_step(h: Address, c: Address, gates: Address, n: int) -> None:
     """Execute an LSTM step in place: c = sigma(f) c + sigma(i) tanh(g), then h = sigma(o) tanh(c).
 
-    h, c: n numbers each. gates: i, f, g and o, one after another.
+    h, c: n float32 numbers each. gates: i, f, g and o, one after another.
     """
     _lstm_cells(c, c, gates, gates + 4 * n, gates + 8 * n, n)
     _lstm_outputs(h, gates + 12 * n, c, n)
@@ -301,7 +301,7 @@ def gru_reset(rs: Address, gates: Address, h: Address, n: int) -> None:
 
 @compiled
 def gru_update(h: Address, gates: Address, u: Address, n: int, flags: int) -> None:
-    """Set h to the new state of a GRU for one row. h and u have n numbers, gates 3n.
+    """Set h to the new state of a GRU for one row. h and u have n float32 numbers, gates 3n.
 
     gates: r after its sigma, z before its sigma, and the input's part of the candidate g before
     tanh, which is overwritten. u: the state's part of g. flags: bit 0: r multiplies u; bit 1: z
