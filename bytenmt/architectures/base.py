@@ -61,8 +61,9 @@ class Model(nn.Module, ABC, Generic[M, S]):
         """Read t target bytes; return the logits of the byte after each of them, and the new state.
 
         tgt (rows, t) uint8: the bytes after those that `state` has read; the first one of a text
-        is BOS. memory: of n sentences, of which `state` has rows / n adjacent rows each. Returns logits (rows, t, 256) and the state after the t
-        bytes. Under no_grad the given state may be overwritten: use only the returned one.
+        is BOS. memory: of n sentences, each of which has rows / n adjacent rows of `state`. Returns
+        logits (rows, t, 256) and the state after the t bytes. Under no_grad the given state may be
+        overwritten: use only the returned one.
         """
 
     def reorder(self, state: S, parents: Tensor) -> S:

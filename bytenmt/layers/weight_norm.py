@@ -10,9 +10,10 @@ from torch.nn import functional as F
 class WeightNorm(nn.Module):
     """Weight normalisation (Salimans and Kingma 2016): w = g v / |v| for each output channel.
 
-    Call it without arguments to get w. v (d_out, ...): the initial weight. g (d_out,) is initialised to |v|, so that w is v at first.
-    In evaluation w is computed once for each version of v and g. A training pass discards it,
-    because fused optimisers change weights without raising their version.
+    Call it without arguments to get w. v (d_out, ...): the initial weight. g (d_out,) is
+    initialised to |v|, so that w is v at first. In evaluation w is computed once for each version
+    of v and g. A training pass discards it, because fused optimisers change weights without raising
+    their version.
     """
 
     def __init__(self, v: Tensor) -> None:
