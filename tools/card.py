@@ -94,6 +94,8 @@ def _body(model: LoadedRun, measured: Measured, args: argparse.Namespace) -> Ite
 
 def _verdicts(flags: FlagThresholds) -> Iterator[str]:
     """Yield the thresholds of verdicts as an item of a list."""
+    if not flags.searches:
+        return
     levels = []
     for search, doubt in flags.searches.items():
         wrong = "" if doubt.wrong is None else f", wrong above {doubt.wrong:.2f}"

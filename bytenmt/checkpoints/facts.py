@@ -94,16 +94,6 @@ class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
     # of the opposite direction ranks); empty in files of older versions.
     searches: dict[str, DoubtThresholds] = {}
 
-    def of_search(self, beam: int, is_reranked: bool = False) -> DoubtThresholds | None:
-        """Return the thresholds that were measured for a kind of search, None if there are none.
-
-        beam: the beam size, 1 for greedy search; is_reranked: whether a model of the opposite
-        direction (target to source) ranks the hypotheses of a beam.
-        """
-        if beam == 1:
-            return self.searches.get(GREEDY_SEARCH)
-        return self.searches.get(RERANKED_SEARCH if is_reranked else BEAM_SEARCH)
-
 
 class WordFilter(Struct, frozen=True, kw_only=True):
     """A set of words as a Bloom filter, a bit array; translation.source_words.contains reads it."""

@@ -10,7 +10,7 @@ import msgspec
 
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.translation.alignment import CharacterLink
-from bytenmt.translation.confidence import Verdict, doubt_of, verdict_record
+from bytenmt.translation.confidence import Verdict, doubt_of_line, verdict_record
 from bytenmt.translation.line_batch import TranslationResult
 
 # The sentences of a line: (source, best translation, white space behind it) of each.
@@ -67,7 +67,7 @@ class JsonRecords:
     def _record(self, number: int, result: TranslationResult) -> dict[str, Any]:
         best = result.best
         record: dict[str, Any] = {"line": number, "source": result.source.decode()}
-        record |= hypothesis_record(best) | verdict_record(best)
+        record |= hypothesis_record(best) | {"doubt": doubt_of_line(result)} | verdict_record(best)
         record["unknown_words"] = result.unknown_words
         if self.n_best > 1:
             record["n_best"] = [hypothesis_record(hypothesis) for hypothesis in result.hypotheses]
@@ -83,7 +83,7 @@ def describe_flags(results: Sequence[TranslationResult], first: int) -> Iterator
         best = result.best
         if best.flags:
             level, reasons = Verdict.from_flags(best.flags)
-            details = [f"doubt {doubt_of(best) or 0:.2f}"]
+            details = [f"doubt {doubt_of_line(result) or 0:.2f}"]
             if result.unknown_words:
                 details.append(f"unknown: {', '.join(result.unknown_words)}")
             yield f"line {number}: {level}: {'; '.join(reasons)} ({'; '.join(details)})"
@@ -93,13 +93,11 @@ def hypothesis_record(hypothesis: Hypothesis) -> dict[str, Any]:
     """Return the text and scores of a hypothesis as JSON values.
 
     Its keys: text; score, by which hypotheses are ranked; log_probability: natural, EOS included;
-    bits_per_byte: the same in bits per byte, None for no text; doubt: its bits / sqrt(bytes), None
-    for a text that was only copied.
+    bits_per_byte: the same in bits per byte, None for no text.
     """
     return {
         "text": hypothesis.text.decode(),
         "score": hypothesis.score,
         "log_probability": hypothesis.log_probability,
         "bits_per_byte": hypothesis.bits_per_byte,
-        "doubt": doubt_of(hypothesis),
     }

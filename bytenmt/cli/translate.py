@@ -188,7 +188,7 @@ def _output_format(answers: OutputOptions, runtime: Runtime, settings: Settings)
         form = n_best_list
     if answers.flag_above is None and not is_json:
         return form
-    judge = Judge.from_runtime(runtime, answers.flag_above, beam=settings.search.beam)
+    judge = Judge.from_runtime(runtime, settings.search, answers.flag_above)
     CONSOLE.detail(judge.describe())
 
     def write(results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:

@@ -114,7 +114,7 @@ def translate_file(
         may_be_source = bool(how.pair) and record.may_declare_source
         _check_targets(document, source, languages, may_be_source)
     memory = TranslationMemory.from_file(how.memory, languages) if how.memory is not None else None
-    judge = Judge.from_runtime(runtime, how.flag_above, FLAG_ABOVE, translator.options.beam)
+    judge = Judge.from_runtime(runtime, translator.options, how.flag_above, FLAG_ABOVE)
     CONSOLE.detail(judge.describe())
     lines = lines_to_translate(document, how.overwrite, memory)
     if not runtime.has_sentinels:

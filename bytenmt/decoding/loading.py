@@ -95,6 +95,11 @@ class Runtime:
         """True if all runs were trained to use a requested form of address, formal or informal."""
         return bool(self.runs) and all(run.config.data.formality > 0 for run in self.runs)
 
+    def reranks(self, search: SearchOptions) -> bool:
+        """Return whether the model of the opposite direction ranks the hypotheses of a search: it
+        needs a beam, and no sampling."""
+        return self.reverse is not None and search.beam > 1 and not search.sample
+
     def check_formality(self, formality: Form | None) -> None:
         """Raise SettingError if the runs have not learned the form of address that is requested.
 

@@ -32,7 +32,7 @@ from bytenmt.decoding.scorer import Scorer
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.judge import bits_of_texts, find_unknown_words
 from bytenmt.translation import reranking
-from bytenmt.translation.confidence import copied_spans, doubt_of, text_flags
+from bytenmt.translation.confidence import copied_spans, doubt_of_line, text_flags
 from bytenmt.translation.line_batch import TranslationResult
 from bytenmt.translation.source_words import MIN_COUNTS, WordCounts
 from bytenmt.translation.translator import Translator
@@ -213,7 +213,7 @@ def measure_quality(
         or find_unknown_words(result, words) != ()
         for result in results
     ]
-    doubts = [doubt_of(result.best) or 0.0 for result in results]
+    doubts = [doubt_of_line(result) or 0.0 for result in results]
     return SearchQuality(np.array(doubts), np.array(distances), np.array(is_flagged))
 
 

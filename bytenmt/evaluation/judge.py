@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.checkpoints.facts import DoubtThresholds, FlagThresholds, SourceWords
-from bytenmt.decoding.interface import Hypothesis
+from bytenmt.checkpoints.facts import (
+    BEAM_SEARCH,
+    GREEDY_SEARCH,
+    RERANKED_SEARCH,
+    DoubtThresholds,
+    FlagThresholds,
+    SourceWords,
+)
+from bytenmt.decoding.interface import Hypothesis, SearchOptions
 from bytenmt.decoding.loading import Runtime
 from bytenmt.decoding.scorer import Scorer
 from bytenmt.sentinels import Span, to_text
@@ -48,30 +56,49 @@ class Judge:
     # Returns a scorer of the model, for the probability of a text without its source.
     make_scorer: Callable[[], Scorer] | None = None
     words: SourceWords | None = None  # words that the model knows; None: they were not counted
+    # Whether the costs of sources given their translations count in doubts, as in the thresholds of
+    # reranked searches.
+    counts_source: bool = True
 
     @staticmethod
     def from_runtime(
         runtime: Runtime,
+        search: SearchOptions | None = None,
         flag_above: float | None = None,
         default: float | None = None,
-        beam: int = 1,
     ) -> Judge:
         """Return a judge for loaded models, with the thresholds of the first one that has any.
 
-        flag_above: doubt (bits / sqrt(bytes)) above which a translation is unsure; None: the
-        model's threshold for the search, or `default` if it has none; if both are None, none is
-        unsure. beam: beam size of the search; 1 is greedy.
+        search: the options of the search that translates; None: greedy search. flag_above: doubt
+        (bits / sqrt(bytes)) above which a translation is unsure; None: the model's threshold for
+        the search, or `default` if it has none; if both are None, none is unsure.
         """
-        facts = [run.facts for run in runtime.runs]
-        thresholds = next((saved.flags for saved in facts if saved.flags is not None), None)
-        doubt = None
-        if thresholds is not None:
-            doubt = thresholds.of_search(beam, runtime.reverse is not None)
-        if flag_above is None and doubt is None:
-            flag_above = default
-        if flag_above is not None:
-            doubt = DoubtThresholds(unsure=flag_above, wrong=doubt.wrong if doubt else None)
-        return Judge(thresholds, doubt, runtime.make_scorer, runtime.source_words)
+        search = search or SearchOptions()
+        is_reranked = runtime.reranks(search)
+        kinds = [GREEDY_SEARCH, BEAM_SEARCH] if search.beam == 1 else [BEAM_SEARCH, GREEDY_SEARCH]
+        if is_reranked:
+            kinds.insert(0, RERANKED_SEARCH)
+        measured = [run.facts.flags for run in runtime.runs if run.facts.flags is not None]
+        judge = Judge(
+            measured[0] if measured else None,
+            None,
+            runtime.make_scorer,
+            runtime.source_words,
+            counts_source=is_reranked and flag_above is not None,
+        )
+        for kind, thresholds in product(kinds, measured):
+            if kind in thresholds.searches:
+                doubt = thresholds.searches[kind]
+                counts_source = kind == RERANKED_SEARCH
+                judge = replace(
+                    judge, thresholds=thresholds, doubt=doubt, counts_source=counts_source
+                )
+                break
+        unsure = default if flag_above is None and judge.doubt is None else flag_above
+        if unsure is None:
+            return judge
+        wrong = None if judge.doubt is None else judge.doubt.wrong
+        return replace(judge, doubt=DoubtThresholds(unsure=unsure, wrong=wrong))
 
     def describe(self) -> str:
         """Return one line for people about the threshold above which translations are unsure."""
@@ -138,7 +165,7 @@ class Judge:
         if not best.log_probability:  # it was copied, not written by the search: a URL
             return []
         flags = list(text_flags(source, best.text, self.thresholds))
-        doubt = doubt_of(best)
+        doubt = doubt_of(best, self.counts_source)
         if doubt is None:
             return flags
         if doubt > COPY_DOUBT and is_copy(source, best.text):

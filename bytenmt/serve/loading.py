@@ -90,13 +90,12 @@ def _start_workers(
 ) -> DirectionWorkers:
     """Return the running workers of a direction. reverse: the model that ranks for documents."""
     translator = Translator.from_runtime(runtime, **settings)
-    beam = translator.options.beam
     n_best = 1 + MAX_ALTERNATIVES
-    wide = {"n_best": n_best, "beam": max(n_best, beam)}
-    judge = Judge.from_runtime(runtime, default=FLAG_ABOVE, beam=beam)
+    wide = {"n_best": n_best, "beam": max(n_best, translator.options.beam)}
+    alternatives = Translator.from_runtime(runtime, **{**settings, **wide})
     return DirectionWorkers(
-        Worker(translator, judge),
-        Worker(Translator.from_runtime(runtime, **{**settings, **wide}), judge),
+        _judged(translator, runtime),
+        _judged(alternatives, runtime),
         runtime.has_formality,
         tuple(run.digest for run in runtime.runs),
         _document_worker(runtime, settings, reverse),
@@ -152,7 +151,12 @@ def _document_worker(
         return None
     ranked = replace(runtime, reverse=LateScorer(reverse, runtime.spec))
     translator = Translator.from_runtime(ranked, **{"beam": BEAM, **settings})
-    judge = Judge.from_runtime(ranked, default=FLAG_ABOVE, beam=translator.options.beam)
+    return _judged(translator, ranked)
+
+
+def _judged(translator: Translator, runtime: Runtime) -> Worker:
+    """Return a worker that judges what a translator of the runtime's models writes."""
+    judge = Judge.from_runtime(runtime, translator.options, default=FLAG_ABOVE)
     return Worker(translator, judge)
 
 

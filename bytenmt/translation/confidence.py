@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from bytenmt.checkpoints.facts import FlagThresholds
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.sentinels import Span, compile_patterns, find_spans, replace_spans
-from bytenmt.translation.line_batch import PLACEMENT
+from bytenmt.translation.line_batch import PLACEMENT, TranslationResult
 from bytenmt.translation.numbers import numbers_differ
 
 # Levels of a verdict, the best one first.
@@ -70,24 +70,30 @@ ABBREVIATION = re.compile(r"[A-Za-z]{1,2}|[A-Z]{3,5}|[A-Za-z][A-Z][a-z]")  # pm,
 NO_TEXT = compile_patterns(("placeholders", "tags", "urls", "emails"))  # same in all languages
 
 
-def doubt_of(translation: Hypothesis) -> float | None:
-    """Return how doubtful a translation is, 0 at best; None if it has no text of its own.
+def doubt_of(translation: Hypothesis, counts_source: bool = True) -> float | None:
+    """Return how doubtful a translation of a sentence is, 0 at best; None if it was only copied.
 
     (bits(text | source) + SOURCE_SHARE (0.5) * bits(source | text)) / sqrt(bytes), where bits are
     -log2 of the models' probabilities, EOS included. The second term is left out unless a model of
-    the opposite direction has ranked the hypotheses. bytes: length of the text without tags,
-    placeholders and addresses, as a long tag would hide what the words cost. The bits of these
-    spans count: they are high where the search had to write them. Divided by the bytes instead of
-    their root, a long line with one bad word would look good.
+    the opposite direction has ranked the hypotheses and counts_source is true. bytes: length of the
+    text without tags, placeholders and addresses, as a long tag would hide what the words cost. The
+    bits of these spans count: they are high where the search had to write them. Divided by the
+    bytes instead of their root, a long text with one bad word would look good.
     """
     n_copied = sum(end - begin for begin, end in copied_spans(translation.text))
     n_bytes = len(translation.text) - n_copied
-    if n_bytes == 0:
-        return None
     log_p = translation.log_probability
-    if translation.source_log_probability is not None:
+    if n_bytes == 0 or log_p == 0:
+        return None
+    if counts_source and translation.source_log_probability is not None:
         log_p += SOURCE_SHARE * translation.source_log_probability
     return -log_p / math.log(2) / math.sqrt(n_bytes)
+
+
+def doubt_of_line(result: TranslationResult) -> float | None:
+    """Return the largest doubt of the sentences of a line; None if all of them were only copied."""
+    doubts = [doubt_of(hypotheses[0]) for hypotheses in result.chunk_hypotheses]
+    return max((doubt for doubt in doubts if doubt is not None), default=None)
 
 
 class Verdict(NamedTuple):

@@ -112,7 +112,8 @@ class Translator:
         runtime.check_formality(settings.formality)
         search = engine_search = _with_run_defaults(settings, runtime)
         reranker = None
-        if runtime.reverse is not None and search.beam > 1 and not search.sample:
+        if runtime.reranks(search):
+            assert runtime.reverse is not None
             reranker = Reranker(runtime.reverse, search.length_penalty)
             engine_search = replace(search, n_best=search.beam)
         max_source_bytes = settings.max_source_bytes

@@ -29,8 +29,9 @@ PO = (SAMPLES / "catalogue.po.in").read_text()
 def capitals(monkeypatch: pytest.MonkeyPatch) -> None:
     """No run is loaded, and the engine is made up."""
     facts = Facts(corpora=(PairFiles(Path("/data/train.en"), Path("/data/train.de.gz")),))
-    loaded = SimpleNamespace(has_source=True, has_sentinels=False, reverse=None, source_words=None)
+    loaded = SimpleNamespace(has_source=True, has_sentinels=False, source_words=None)
     loaded.runs = [SimpleNamespace(facts=facts)]
+    loaded.reranks = lambda _: False
     loaded.make_scorer = None
     monkeypatch.setattr(inputs, "load_models", lambda *_, **__: loaded)
 
@@ -49,7 +50,7 @@ def test_a_document_in_and_out(tmp_path: Path) -> None:
     result = run(tmp_path / "a.po", tmp_path / "b.po", "-v", "--flag-above", "100")
     assert result.exit_code == 0, result.output
     lines = result.stderr.splitlines()
-    assert lines[0].startswith("bytenmt: flags: unsure above 100.00 bits per byte; ")
+    assert lines[0].startswith("bytenmt: flags: unsure above a doubt of 100.00; ")
     units = "7 units: 1 without words, 1 untranslated (ICU), 1 translated before, 3 trans"
     assert lines[1].startswith(units) and lines[1].endswith(", 1 fuzzy before")
     assert lines[-1] == "bytenmt: line 37: untranslated (ICU)"

@@ -34,10 +34,17 @@ def test_the_surest_are_always_sure() -> None:
 
 
 def test_wrong_are_those_of_which_most_are_unusable() -> None:
-    """From 956 right ones on, nine of ten are not; none that is sure is wrong."""
+    """Above it at least nine of ten are; none that is sure is wrong."""
+    clear = search(1000, 400, 0.1)
+    assert clear.wrong_threshold() == clear.sure_threshold()
     mixed = search(1000, 400, 0.1)
+    halves = np.arange(200) % 2 == 0  # between both, right and unusable ones in turn
+    mixed.distances[1000:1200] = np.where(halves, 1.0, 6.0)
     found = mixed.wrong_threshold()
-    assert found == mixed.sure_threshold()
+    # 200 unusable ones are 90 % of 222: with the 22 before them, of which half are, of 244.
+    assert found is not None and 1.1 < found < 1.2 and found > mixed.sure_threshold()
+    above = mixed.distances[mixed.doubts > found] > 3.5
+    assert above.mean() == pytest.approx(0.9, abs=0.02)
     assert search(1000, 0, 0.1).wrong_threshold() is None
     near = mixed._replace(distances=np.minimum(mixed.distances, 3.4))
     assert near.wrong_threshold() is None

@@ -2,15 +2,20 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from half_scorer import HalfScorer
 from msgspec import structs
 
-from bytenmt.checkpoints.facts import DoubtThresholds, FlagThresholds, SourceWords
-from bytenmt.decoding.interface import Hypothesis
+from bytenmt.checkpoints.facts import DoubtThresholds, Facts, FlagThresholds, SourceWords
+from bytenmt.decoding.interface import Hypothesis, SearchOptions
+from bytenmt.decoding.loading import LoadedRun, Runtime, runtime_from_models
 from bytenmt.evaluation.judge import Judge, bits_of_texts
 from bytenmt.translation.chunks import Chunk
+from bytenmt.translation.confidence import doubt_of_line
 from bytenmt.translation.line_batch import TranslationResult
 from bytenmt.translation.source_words import build_filter
 
@@ -22,6 +27,14 @@ def written(text: str, bits: float) -> Hypothesis:
     """A text that a search has written at this cost."""
     nats = -bits * math.log(2)
     return Hypothesis(text.encode(), nats, nats)
+
+
+def runtime_of(*thresholds: FlagThresholds | None) -> Runtime:
+    """Loaded models with these thresholds, and one of the opposite direction."""
+    config: Any = None
+    runs = [LoadedRun(Path(), config, Facts(flags=flags), "fp32") for flags in thresholds]
+    loaded = runtime_from_models([], torch.device("cpu"))
+    return replace(loaded, runs=runs, reverse=HalfScorer())
 
 
 def result(*pairs: tuple[str, Hypothesis]) -> TranslationResult:
@@ -130,3 +143,62 @@ def test_a_translation_that_does_not_give_its_source_is_doubtful() -> None:
     for bits, expected in ((5.0, []), (6.0, ["unsure"])):
         read_back = cheap._replace(source_log_probability=-bits * math.log(2))
         assert judge.flags([b"klmnopqrst"], [read_back]) == [expected]
+
+
+MEASURED = structs.replace(
+    THRESHOLDS,
+    searches={
+        "greedy": DoubtThresholds(unsure=1.0, wrong=4.0),
+        "beam": DoubtThresholds(unsure=2.0),
+        "reranked": DoubtThresholds(unsure=3.0, wrong=6.0),
+    },
+)
+WITHOUT_REVERSE = structs.replace(
+    MEASURED, searches={name: MEASURED.searches[name] for name in ("greedy", "beam")}
+)
+GREEDY = SearchOptions()
+BEAM = SearchOptions(beam=4, n_best=4)
+SAMPLE = SearchOptions(beam=4, sample=True)
+
+
+@pytest.mark.parametrize(
+    ("search", "thresholds", "flag_above", "expected", "counts_source"),
+    [
+        (GREEDY, MEASURED, None, (1.0, 4.0), False),
+        (BEAM, MEASURED, None, (3.0, 6.0), True),
+        (SAMPLE, MEASURED, None, (2.0, None), False),
+        (BEAM, MEASURED, 5.0, (5.0, 6.0), True),
+        (BEAM, WITHOUT_REVERSE, None, (2.0, None), False),
+        (BEAM, THRESHOLDS, None, (0.7, None), False),
+        (BEAM, THRESHOLDS, 5.0, (5.0, None), True),
+        (GREEDY, THRESHOLDS, 5.0, (5.0, None), False),
+    ],
+)
+def test_the_thresholds_of_a_search(
+    search: SearchOptions,
+    thresholds: FlagThresholds,
+    flag_above: float | None,
+    expected: tuple[float, float | None],
+    counts_source: bool,
+) -> None:
+    """Those of another kind stand in, for the doubt without the source's share; 0.7 is the default.
+
+    An older file of an ensemble, which has none, does not hide those of another.
+    """
+    for runtime in (runtime_of(thresholds), runtime_of(None, THRESHOLDS, thresholds)):
+        judge = Judge.from_runtime(runtime, search, flag_above, 0.7)
+        assert judge.doubt is not None
+        assert (judge.doubt.unsure, judge.doubt.wrong) == expected
+        assert judge.counts_source == counts_source
+
+
+def test_no_thresholds_and_no_default() -> None:
+    judge = Judge.from_runtime(runtime_of(THRESHOLDS), BEAM)
+    assert judge.doubt is None and "no thresholds of its own" in judge.describe()
+
+
+def test_the_doubt_of_a_line_is_that_of_its_worst_sentence() -> None:
+    copied = Hypothesis(b"http://a.b", 0.0, 0.0)
+    line = result(("a", written("abcd", 2.0)), ("b", copied), ("c", written("a" * 9, 6.0)))
+    assert doubt_of_line(line) == pytest.approx(2.0)
+    assert doubt_of_line(result(("b", copied))) is None

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from bytenmt import Translator
+from bytenmt.checkpoints.weights import read_run
 
 MODELS = Path(__file__).parents[2] / "data" / "models"
 KNOWN = {
@@ -36,5 +37,7 @@ def test_a_model_in_the_clone(name: str) -> None:
     matter = dict(line.split(": ", 1) for line in card.split("---\n")[1].splitlines())
     values = {key: json.loads(value) for key, value in matter.items()}  # JSON is YAML, too
     assert (values["language"], values["pipeline_tag"]) == (name.split("-"), "translation")
+    flags = read_run(folder)[1].facts.flags
+    assert flags is not None and [*flags.searches] == ["greedy", "beam", "reranked"]
     translator = Translator.load(folder, beam=5, threads=1)
     assert translator.translate([*KNOWN[name]]) == [*KNOWN[name].values()]
