@@ -44,7 +44,7 @@ BEAM_SIZE = 5  # of a search without a model of the opposite direction
 POOR_ABOVE = 3.5
 SHORT_BYTES = 36
 FALSE_ALARMS = 0.02  # share of the validation text's references below the threshold of source_bits
-UNUSABLE_SURE_SHARE = 0.05  # of the sure translations, at most, as estimated
+UNUSABLE_SURE_SHARE = 0.035  # of the sure translations, at most, as estimated
 UNUSABLE_WRONG_SHARE = 0.9  # of those above the threshold of wrong translations, at least
 SUREST_SHARE, FEWEST_SUREST = 0.1, 30  # of the lines, taken as right; lines
 FEWEST_WRONG = 20  # lines
@@ -86,7 +86,7 @@ class SearchQuality(NamedTuple):
     def sure_threshold(self) -> float:
         """Return the doubt up to which a translation without flags is sure.
 
-        A doubt is bits / sqrt(bytes). Up to the threshold at most UNUSABLE_SURE_SHARE (5 %) of
+        A doubt is bits / sqrt(bytes). Up to the threshold at most UNUSABLE_SURE_SHARE (3.5 %) of
         such translations are unusable, as unusable_share estimates. The surest tenth, at least
         FEWEST_SUREST (30), is always sure. 0 if all translations have flags.
         """
