@@ -8,8 +8,6 @@ import numpy as np
 
 from bytenmt import ngram_hash, splitmix
 from bytenmt.jit import njit
-from bytenmt.kernel_constants import FORMAL_BYTE, INFORMAL_BYTE
-from bytenmt.utf8 import BOS
 
 # Compiled code needs unsigned integers of 64 bits.
 INCREMENT = np.uint64(splitmix.GOLDEN_INCREMENT)
@@ -38,9 +36,6 @@ _ZERO = np.uint64(ord("0"))
 _NINE = np.uint64(ord("9"))
 _FIRST_LONG = np.uint64(0x80)  # the lowest byte of longer characters
 _LAST_OF_WORD = np.uint64(ngram_hash.LAST_OF_WORD)
-_INFORMAL = np.uint64(INFORMAL_BYTE)
-_FORMAL = np.uint64(FORMAL_BYTE)
-_BOS = np.uint64(BOS)
 
 
 @njit
@@ -81,12 +76,6 @@ def fold_case(word: Any) -> Any:
     low = word & _LOW_BITS
     capital = (low + _FROM_A) & ~(low + _BEYOND_Z) & ~word & _HIGH_BITS
     return word | (capital >> _TWO)
-
-
-@njit
-def without_form(byte: Any) -> Any:
-    """Return a byte, as uint64, or BOS for 0xC0 and 0xC1, which ask for a form of address."""
-    return _BOS if byte in (_INFORMAL, _FORMAL) else byte
 
 
 @njit

@@ -11,9 +11,6 @@ PRECISIONS = ("fp32", "int8")  # of the matrices of the CPU engine
 # The bytes that stand for kept spans, see sentinels.py.
 FIRST_SENTINEL = 0xF5
 N_SENTINELS = 8
-# Bytes that UTF-8 never uses and that a source may begin with, see formality.py.
-INFORMAL_BYTE = 0xC0
-FORMAL_BYTE = 0xC1
 # Outputs of a weight matrix that the packed format stores together, as BLAS libraries do.
 PANEL = 64
 # In k of Op.NGRAMS, the first bit of the bits of a row's number in the table of words.

@@ -13,9 +13,6 @@ The *prefix hash* of a text is a hash of the bytes since the last byte that is p
 ASCII letter or digit is, and so is every byte of a longer character (0x80 to 0xF4). With a byte b
 of a word, A to Z taken as a to z, it becomes prefix * PER_BYTE + b + 1, with any other byte 0. A
 table of words hashes it as the key of an n-gram of WORD_ORDER bytes.
-
-A source may begin with 0xC0 or 0xC1, which ask for a form of address (formality.py). Whoever hashes
-a text takes both for BOS, so that the n-grams and words behind them are those of the source alone.
 """
 
 from __future__ import annotations

@@ -9,8 +9,6 @@ lines with placeholders and tags; and single words of interfaces (tools/interfac
 "kept" is the share of the lines with kept spans (bytenmt/sentinels.py) whose translation has them
 all. "chrf_case_ignored" compares case-folded texts ("ß" is "ss"), so that it does not depend on the
 case of the output. BLEU of Korean is that of characters. Several models are used as an ensemble.
-With --formality a model that has learned forms of address is asked for each of them, on lines of
-all test texts.
 
 With --recipe two tables are added: bits per byte of training pairs beside held-out pairs, by
 source; and chrF of the lines of each text by the rarest word of the source in the recipe's training
@@ -35,15 +33,13 @@ from bytenmt.data.augment.augmenter import Case, with_case
 from bytenmt.data.augment.noise import Letters, noisy_lines
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import AUTO, EngineSpec
-from bytenmt.decoding.loading import Runtime, load_runs
+from bytenmt.decoding.loading import load_runs
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.evaluation.scores import text_scores
-from bytenmt.formality import Form
 from bytenmt.sentinels import find_spans
 from bytenmt.translation.translator import Translator
 from tools.extras import tool_parser
 from tools.measurements import NOISE_SEED, SHARES
-from tools.results.formality import formality_scores
 from tools.results.recipe import FOLDER, Recipe
 from tools.results.training_text import chrf_by_rarity, count_words, training_bits
 
@@ -136,19 +132,6 @@ def read_test(
     return source, reference
 
 
-def formality(runtime: Runtime, beam: int, direction: str, corpora: Path) -> dict[str, Any]:
-    """Return how far a model obeys the forms of address, on lines of all test texts."""
-    foreign = foreign_language(direction)
-    pairs: list[tuple[str, str]] = []
-    for place in [(SENTENCES[foreign], "test"), *OTHERS[foreign].values()]:
-        pairs += zip(*read_test(corpora, direction, *place, None), strict=True)
-
-    def translate(sources: Sequence[str], form: Form) -> list[str]:
-        return Translator.from_runtime(runtime, beam=beam, formality=form).translate(sources)
-
-    return formality_scores(translate, pairs)
-
-
 def _scored(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str
 ) -> dict[str, float]:
@@ -203,7 +186,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--precision", default=AUTO, help="of the weights, as in bytenmt translate")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (%(default)s)")
     parser.add_argument("--recipe", help="of tools/recipes, for two tables of the training text")
-    parser.add_argument("--formality", action="store_true", help="ask for each form of address")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     args = parser.parse_args(arguments)
     try:
@@ -212,8 +194,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         training = training_files(args.recipe, args.corpora) if args.recipe else []
         counts = count_words(source for source, _ in training) if training else None
         found = scores(translator.translate, args.direction, args.corpora, args.lines, counts)
-        if args.formality:
-            found["formality"] = formality(runtime, args.beam, args.direction, args.corpora)
         if training:
             found["bits"] = training_bits(runtime, training)
     except (BytenmtError, DataError, ValueError) as error:

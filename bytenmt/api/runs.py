@@ -20,7 +20,6 @@ from bytenmt.errors import CheckpointError, SettingError
 from bytenmt.evaluation.comparison import read_metrics
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import TranslationScores, text_scores
-from bytenmt.formality import Form
 from bytenmt.language.generate import generate
 from bytenmt.language.surprisal import Surprisal, stream_surprisal
 from bytenmt.reporter import SILENT, Reporter
@@ -95,20 +94,14 @@ class Run:
             )
         return records
 
-    def log_probabilities(
-        self, sources: Texts, targets: Texts, formality: Form | None = None, **engine: Any
-    ) -> list[float]:
+    def log_probabilities(self, sources: Texts, targets: Texts, **engine: Any) -> list[float]:
         """Return the natural log-probability of each target given its source, EOS included.
 
         sources, targets: lines, or the name of a file of lines (a str is a name); engine: the
-        keyword arguments engine, device and threads of Translator.load. formality: the form of
-        address that the sources ask for, "formal" or "informal"; None: neither.
+        keyword arguments engine, device and threads of Translator.load.
         """
-        runtime = self._runtime(FP32 | engine)
-        runtime.check_formality(formality)
-        corpus = _corpus(sources, targets)
-        log_p = log_probabilities(runtime.make_scorer(), corpus, formality=formality)
-        values: list[float] = log_p.tolist()
+        scorer = self._runtime(FP32 | engine).make_scorer()
+        values: list[float] = log_probabilities(scorer, _corpus(sources, targets)).tolist()
         return values
 
     def byte_log_probabilities(
@@ -171,8 +164,7 @@ class Run:
         translator = Translator.from_runtime(runtime, **search)
         texts = [text.decode() for text in translator.translate(list(corpus.src))]
         truth = [line.decode() for line in corpus.tgt]
-        formality = translator.settings.formality
-        log_p = log_probabilities(runtime.make_scorer(), corpus, formality=formality)
+        log_p = log_probabilities(runtime.make_scorer(), corpus)
         bits = bits_per_byte(log_p, corpus.target_lengths)
         return Evaluation(text_scores(texts, truth, tokenize), bits, texts)
 

@@ -23,7 +23,6 @@ from bytenmt.errors import BytenmtError, printable
 if TYPE_CHECKING:
     from bytenmt.data.corpus import ParallelCorpus
     from bytenmt.evaluation.comparison import System
-    from bytenmt.formality import Form
     from bytenmt.translation.settings import Settings
 
 
@@ -89,7 +88,7 @@ def evaluate(
     if scoring.log_probabilities:
         if scoring.hyps:
             CONSOLE.warn("--hyp has no effect with --log-probabilities")
-        _print_log_probabilities(runs, corpus, engine, checked.formality)
+        _print_log_probabilities(runs, corpus, engine)
         return
     hypotheses = [_open_hypotheses(path, corpus) for path in scoring.hyps]
     sources = [line.decode() for line in corpus.src or ()]
@@ -151,7 +150,7 @@ def _draw_curves(runs: dict[str, Path], output: Path) -> None:
 
 
 def _print_log_probabilities(
-    runs: Sequence[Path], corpus: ParallelCorpus, spec: EngineSpec, formality: Form | None
+    runs: Sequence[Path], corpus: ParallelCorpus, spec: EngineSpec
 ) -> None:
     """Print log p(target | source) and bits per byte of each line and model, EOS included."""
     from bytenmt.cli import inputs
@@ -161,9 +160,7 @@ def _print_log_probabilities(
     for run in runs:
         runtime = inputs.load_models((run,), spec)
         inputs.check_source(run, runtime.has_source, corpus.src)
-        runtime.check_formality(formality)
-        log_p = log_probabilities(runtime.make_scorer(), corpus, formality=formality)
-        columns.append(log_p.tolist())
+        columns.append(log_probabilities(runtime.make_scorer(), corpus).tolist())
     for *nats, n_bytes in zip(*columns, corpus.target_lengths.tolist(), strict=True):
         costs = [-value / math.log(2) / n_bytes if n_bytes else math.inf for value in nats]
         numbers = zip(nats, costs, strict=True)
@@ -186,7 +183,7 @@ def _translate(
     assert corpus.src is not None
     translator = Translator.from_runtime(runtime, settings)
     results = inputs.translate_lines(translator, list(corpus.src), 1000)
-    log_p = log_probabilities(runtime.make_scorer(), corpus, formality=settings.formality)
+    log_p = log_probabilities(runtime.make_scorer(), corpus)
     (loaded,) = runtime.runs
     model = loaded.config.model
     return System(

@@ -181,8 +181,7 @@ def _output_format(answers: OutputOptions, runtime: Runtime, settings: Settings)
     if is_json:
         links = None
         if answers.alignment:
-            scorers = runtime.make_attention_scorers()
-            links = partial(align_lines, scorers, formality=settings.formality)
+            links = partial(align_lines, runtime.make_attention_scorers())
         form = JsonRecords(n_best, links)
     elif n_best > 1:
         form = n_best_list

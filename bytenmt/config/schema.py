@@ -33,7 +33,7 @@ else:
 # Keys of DataConfig that change training pairs; each needs a source.
 AUGMENTATIONS = (
     *("noise", "copy", "sentinels", "upper_case", "title_case", "lower_case", "unpunctuated"),
-    *("empty_source", "formality"),
+    "empty_source",
 )
 
 
@@ -59,9 +59,6 @@ class DataConfig(Section, frozen=True):
     unpunctuated: Fraction = 0.0  # share of pairs without the signs at the ends of both sides
     # share of pairs with an empty source: the model learns p(target) alone
     empty_source: Fraction = 0.0
-    # share of the pairs whose target shows a form of address in which the source asks for it, by a
-    # byte that UTF-8 never uses
-    formality: Fraction = 0.0
 
     def __post_init__(self) -> None:
         if self.upper_case + self.title_case + self.lower_case > 1:
@@ -230,8 +227,6 @@ def config_tree(config: Config) -> dict[str, Any]:
     assert isinstance(tree, dict)
     if not config.train.loss_terms:  # most configurations have none, and had no such key
         del tree["train"]["loss_terms"]
-    if not config.data.formality:  # models that have not learned forms of address had no such key
-        del tree["data"]["formality"]
     return tree
 
 

@@ -36,7 +36,6 @@ from bytenmt.decoding.engine_kinds import (
     engine_help,
     precision_help,
 )
-from bytenmt.formality import Form, with_form
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault  # in typing from Python 3.13 on
@@ -164,17 +163,8 @@ class Request(NamedTuple):
     # Numbers of sentinels (0 for byte 0xF5) that stand for an opening and its closing tag: the
     # first of a pair must be written before the second.
     pairs: tuple[tuple[int, int], ...] = ()
-    formality: Form | None = None  # that the output is asked to have; None: the model's choice
     # Whether all hypotheses that the search has finished are returned, not the n_best alone.
     returns_all: bool = False
-
-    @property
-    def encoded_source(self) -> bytes | None:
-        """The source as the encoder reads it, without EOS; None for a text without a source.
-
-        If a form of address is requested, it begins with the byte that stands for that form.
-        """
-        return None if self.source is None else with_form(self.source, self.formality)
 
 
 class Hypothesis(NamedTuple, Generic[TextT]):

@@ -22,7 +22,6 @@ from bytenmt.decoding.engine_selection import n_cores, precision_of, select_engi
 from bytenmt.decoding.interface import AUTO, EngineSpec, SearchOptions
 from bytenmt.decoding.scorer import Scorer
 from bytenmt.errors import BytenmtError, SettingError
-from bytenmt.formality import Form
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.utf8 import LONGEST_CHARACTER
 
@@ -90,26 +89,10 @@ class Runtime:
         """True if all runs were trained with sentinels: bytes that stand for spans to be copied."""
         return bool(self.runs) and all(run.config.data.sentinels > 0 for run in self.runs)
 
-    @property
-    def has_formality(self) -> bool:
-        """True if all runs were trained to use a requested form of address, formal or informal."""
-        return bool(self.runs) and all(run.config.data.formality > 0 for run in self.runs)
-
     def reranks(self, search: SearchOptions) -> bool:
         """Return whether the model of the opposite direction ranks the hypotheses of a search: it
         needs a beam, and no sampling."""
         return self.reverse is not None and search.beam > 1 and not search.sample
-
-    def check_formality(self, formality: Form | None) -> None:
-        """Raise SettingError if the runs have not learned the form of address that is requested.
-
-        formality: "formal" or "informal"; None: none is requested, which is always right.
-        """
-        if formality is not None and not self.has_formality:
-            raise SettingError(
-                "formality needs a model that was trained with forms of address (data.formality):"
-                " this one was not"
-            )
 
     @property
     def search_defaults(self) -> SearchDefaults | None:

@@ -11,8 +11,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.formality import Form
-
 Weights = npt.NDArray[np.float32]
 
 
@@ -48,24 +46,20 @@ class Scorer(Protocol):
         ...
 
     def score_texts(
-        self, sources: Sequence[bytes] | None, texts: Sequence[bytes], formality: Form | None = None
+        self, sources: Sequence[bytes] | None, texts: Sequence[bytes]
     ) -> list[TextScores]:
         """Return the scores of each text, in their order.
 
         texts: none empty; EOS is scored only where a text ends with it. sources: the source of each
-        text, without EOS; None for models without a source. formality: the form of address that the
-        sources request, "formal" or "informal"; None: none.
+        text, without EOS; None for models without a source.
         """
         ...
 
-    def attention_weights(
-        self, pairs: Sequence[tuple[bytes, bytes]], formality: Form | None = None
-    ) -> list[dict[int, Weights]]:
+    def attention_weights(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
         """Return the attention weights of each pair (source, text), by layer number from 1.
 
         Weights are float32 (bytes of the text, bytes of the source + 1): how much the prediction of
         each byte attends to each source byte and, last, to its EOS. pairs: without EOS, no text
-        empty. Only for a scorer of a single model that has attention. formality: see score_texts;
-        the byte before a source that requests it has no column in the weights.
+        empty. Only for a scorer of a single model that has attention.
         """
         ...

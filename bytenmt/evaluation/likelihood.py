@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.decoding.scorer import Scorer
-from bytenmt.formality import Form
 from bytenmt.utf8 import EOS
 
 if TYPE_CHECKING:  # it imports PyTorch
@@ -24,16 +23,12 @@ LINES_AT_ONCE = 100  # lines that a process scores together
 
 
 def log_probabilities(
-    scorer: Scorer,
-    corpus: ParallelCorpus,
-    group: Group | None = None,
-    formality: Form | None = None,
+    scorer: Scorer, corpus: ParallelCorpus, group: Group | None = None
 ) -> npt.NDArray[np.float64]:
     """Return the natural log-probability of each target of a corpus given its source: (m,).
 
     EOS is included. scorer: of the model. group: processes that share the work, None for one. All
-    of them call this, with the same model and corpus, and each gets all m values. formality: the
-    form of address that the sources ask for.
+    of them call this, with the same model and corpus, and each gets all m values.
     """
     log_p = np.zeros(len(corpus))
     order = np.argsort(corpus.target_lengths, kind="stable").tolist()
@@ -43,7 +38,7 @@ def log_probabilities(
     for indices in parts:
         sources = [corpus.source(k) for k in indices] if corpus.has_source else None
         targets = [corpus.target(k) + bytes([EOS]) for k in indices]
-        all_scores = scorer.score_texts(sources, targets, formality)
+        all_scores = scorer.score_texts(sources, targets)
         log_p[indices] = [scores.log_p.sum() for scores in all_scores]
     if group is not None and group.size > 1:
         import torch

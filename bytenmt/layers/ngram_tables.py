@@ -21,7 +21,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bytenmt.kernel_constants import FORMAL_BYTE, INFORMAL_BYTE
 from bytenmt.ngram_hash import (
     LAST_OF_WORD,
     MIX,
@@ -111,7 +110,7 @@ class NgramTables(nn.Module):
         There is a table for each of `orders`, and one more of words if n_word_rows > 0.
         """
         t = ids.shape[1]
-        text = _without_forms(torch.cat([recent[0], ids], dim=1))
+        text = torch.cat([recent[0], ids], dim=1)
         text = (_fold_case(text) if self.fold_case else text).long()
         numbers: list[Tensor] = []
         key = torch.zeros_like(text[:, N_BYTES:])
@@ -148,7 +147,7 @@ class NgramTables(nn.Module):
         64 does.
         """
         t = ids.shape[1]
-        text = _fold_case(_without_forms(ids))
+        text = _fold_case(ids)
         in_word = is_word_byte(text)
         powers = self.powers[: t + 1]
         inverses = self.inverses[:t]
@@ -158,11 +157,6 @@ class NgramTables(nn.Module):
         last_outside = torch.where(in_word, 0, places).cummax(dim=1).values
         hashes = (sums[:, 1:] - sums.gather(1, last_outside)) * powers[:t]
         return hashes + torch.where(last_outside == 0, powers[1:] * before[:, None], 0)
-
-
-def _without_forms(ids: Tensor) -> Tensor:
-    """Return bytes with BOS for the two that ask for a form of address, see ngram_hash.py."""
-    return torch.where((ids == INFORMAL_BYTE) | (ids == FORMAL_BYTE), BOS, ids)
 
 
 def _fold_case(ids: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ PAGE_POLICY = (
 )
 BODIES: dict[str, type[bodies.KeyBody]] = {
     "/translate": bodies.TranslateBody,
-    "/translate_file": bodies.FormalityBody,
+    "/translate_file": bodies.PairBody,
     "/detect": bodies.DetectBody,
     "/suggest": bodies.SuggestBody,
 }
@@ -178,7 +178,7 @@ class App:
         n_bytes = int(size) if size.isdecimal() and len(size) < 12 else service.limits.body_bytes
         address = account_of(None, (), address_of(request.scope))
         with service.uploads.admitted(address, n_bytes // BYTES_PER_QUEUED_CHARACTER):
-            body, file, client = await self._read(request, bodies.FormalityBody)
+            body, file, client = await self._read(request, bodies.PairBody)
             if file is None:
                 raise Refusal(
                     400, "the field file is missing: send the document in it (multipart/form-data)"
@@ -284,8 +284,6 @@ class App:
                 "filesTranslation": True,
                 "supportedFilesFormat": SUFFIXES,
                 "alternatives": MAX_ALTERNATIVES,
-                # The directions whose models can be asked for a form of address.
-                "formality": self.service.formality_directions(),
                 "language": {
                     "source": {"code": AUTO, "name": "Auto Detect"},
                     "target": {"code": target, "name": name_of(target)},

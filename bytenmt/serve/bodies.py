@@ -15,7 +15,6 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from bytenmt import __version__
-from bytenmt.formality import Form
 from bytenmt.serve.work_queue import Refusal
 
 MAX_FIELDS = 10_000
@@ -40,13 +39,7 @@ class PairBody(KeyBody, kw_only=True):
     target: str  # language code
 
 
-class FormalityBody(PairBody, kw_only=True):
-    """The languages of a request to translate, and the form of address of the result."""
-
-    formality: Form | None = None  # for models that have learned both; null: the model's choice
-
-
-class TranslateBody(FormalityBody, kw_only=True):
+class TranslateBody(PairBody, kw_only=True):
     """A request to translate a text or a list of texts."""
 
     q: str | list[str]  # a text or a list of texts

@@ -14,7 +14,6 @@ from bytenmt.decoding.loading import MAX_THREADS, Runtime, find_reverse, load_ru
 from bytenmt.decoding.scorer import Scorer, Stream, TextScores, Weights
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
-from bytenmt.formality import Form
 from bytenmt.reporter import Reporter
 from bytenmt.serve.languages import Direction, check_direction
 from bytenmt.serve.service import MAX_ALTERNATIVES, DirectionWorkers
@@ -34,8 +33,8 @@ def load_models(
     reporter: shows warnings. options: those of `bytenmt serve`, by name; what is left out has its
     default: the fields of SearchOptions and LineSettings, such as beam=5; keep, classes of spans to
     copy, such as "urls,numbers"; glossary, a sequence of PAIR=FILE; reverse, True to rerank by the
-    model of the opposite direction where it is loaded, too; formality, "formal" or "informal";
-    precision, "fp32", "int8" or "auto"; threads, of each direction. Raises BytenmtError.
+    model of the opposite direction where it is loaded, too; precision, "fp32", "int8" or "auto";
+    threads, of each direction. Raises BytenmtError.
     """
     names = {*TRANSLATION_SETTINGS, "keep"}
     settings = {name: value for name, value in options.items() if name in names}
@@ -60,25 +59,16 @@ def load_models(
         runtime = load_runs(paths, replace(spec, reverse=opposites.get(direction)), reporter)
         for run in runtime.runs:
             check_direction(direction, run.file, run.facts.corpora)
-        own_settings = _settings_of(runtime, settings, glossaries.get(direction, ()))
+        own_settings = _with_glossaries(settings, glossaries.get(direction, ()))
         workers[direction] = _start_workers(runtime, own_settings, find_reverse(paths, reporter))
         # The first client need not wait for the engine, and errors show now.
         workers[direction].worker.submit(TranslationJob([b"a"])).result()
-    if settings.get("formality") and not any(model.has_formality for model in workers.values()):
-        raise BytenmtError(
-            "--formality needs a model that was trained with forms of address (data.formality):"
-            " none of these was"
-        )
     return workers
 
 
-def _settings_of(
-    runtime: Runtime, settings: Mapping[str, Any], glossaries: Sequence[Path]
-) -> dict[str, Any]:
-    """Return the settings of one direction: with its glossaries, and formality if it is learned."""
+def _with_glossaries(settings: Mapping[str, Any], glossaries: Sequence[Path]) -> dict[str, Any]:
+    """Return the settings of one direction: with the terms of its glossaries, files of lines."""
     own = dict(settings)
-    if not runtime.has_formality:
-        own.pop("formality", None)
     terms = [term for path in glossaries for term in Glossary.from_file(path).terms]
     if terms:
         own["glossary"] = Glossary(terms)
@@ -96,7 +86,6 @@ def _start_workers(
     return DirectionWorkers(
         _judged(translator, runtime),
         _judged(alternatives, runtime),
-        runtime.has_formality,
         tuple(run.digest for run in runtime.runs),
         _document_worker(runtime, settings, reverse),
     )
@@ -121,23 +110,20 @@ class LateScorer(Scorer):
         return self._scorer.open_stream()
 
     def score_texts(
-        self, sources: Sequence[bytes] | None, texts: Sequence[bytes], formality: Form | None = None
+        self, sources: Sequence[bytes] | None, texts: Sequence[bytes]
     ) -> list[TextScores]:
         """Return the log-probability and rank of each byte of the texts, given their sources.
 
-        sources: one a text; None for a language model. formality: form of address that the sources
-        ask for; None: none.
+        sources: one a text; None for a language model.
         """
-        return self._scorer.score_texts(sources, texts, formality)
+        return self._scorer.score_texts(sources, texts)
 
-    def attention_weights(
-        self, pairs: Sequence[tuple[bytes, bytes]], formality: Form | None = None
-    ) -> list[dict[int, Weights]]:
+    def attention_weights(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
         """Return the attention weights of each pair (source, text), by layer number from 1.
 
-        Weights are (bytes of text, bytes of source + 1 for EOS). formality: as in score_texts.
+        Weights are (bytes of text, bytes of source + 1 for EOS).
         """
-        return self._scorer.attention_weights(pairs, formality)
+        return self._scorer.attention_weights(pairs)
 
 
 def _document_worker(

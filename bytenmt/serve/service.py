@@ -19,9 +19,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from bytenmt import __version__
 from bytenmt.documents.translation import LineTranslation
 from bytenmt.documents.unit import CodedText
-from bytenmt.formality import Form
 from bytenmt.serve import documents
-from bytenmt.serve.bodies import FormalityBody, PairBody, TranslateBody
+from bytenmt.serve.bodies import PairBody, TranslateBody
 from bytenmt.serve.documents import (
     DocumentPool,
     DocumentSource,
@@ -81,7 +80,6 @@ class DirectionWorkers(NamedTuple):
 
     worker: Worker  # for the best translation alone
     alternatives: Worker  # for MAX_ALTERNATIVES (3) further translations, with a wider beam
-    has_formality: bool = False  # whether the model can be asked for a form of address
     digests: tuple[str, ...] = ()  # the beginning of the SHA-256 of each weights file
     # For documents, with a wide beam ranked by a model of the opposite direction; None: `worker`.
     documents: Worker | None = None
@@ -93,7 +91,6 @@ class TranslationPlan(NamedTuple):
     direction: Direction
     guess: LanguageGuess | None  # the detected source language, None if the client named it
     client: str  # name of the client; clients take turns
-    formality: Form | None = None  # the form of address that is asked for
 
     @property
     def is_copy(self) -> bool:
@@ -163,25 +160,18 @@ class Service:
     async def plan(self, body: PairBody, texts: Sequence[str], client: str) -> TranslationPlan:
         """Choose the direction of a request, detecting its source language if that is "auto".
 
-        body: the languages and form of address asked for. texts: to detect the language of. client:
-        name of the client. Raises Refusal (HTTP 400) for a direction that is not served, and for a
-        form of address that its model has not learned.
+        body: the languages asked for. texts: to detect the language of. client: name of the client.
+        Raises Refusal (HTTP 400) for a direction that is not served.
         """
         target = self.languages.known(body.target)
         guess = (await self.guesses(texts))[0] if body.source.lower() == AUTO else None
         source = guess.language if guess else self.languages.known(body.source)
-        formality = body.formality if isinstance(body, FormalityBody) else None
-        plan = TranslationPlan(Direction(source, target), guess, client, formality)
-        if plan.is_copy:
-            return plan
-        if plan.direction not in self.models:
+        plan = TranslationPlan(Direction(source, target), guess, client)
+        if not plan.is_copy and plan.direction not in self.models:
             message = f"no model translates from {source} into {target}: see /languages"
             if guess is not None:
                 message = f"the text is in {name_of(source)} ({source}), as detected: {message}"
             raise Refusal(400, message)
-        if formality is not None and not self.models[plan.direction].has_formality:
-            message = f"the model of {plan.direction} has not learned forms of address"
-            raise Refusal(400, f"{message}: leave out formality")
         return plan
 
     async def translate(
@@ -193,9 +183,9 @@ class Service:
     ) -> list[TextTranslation]:
         """Translate texts; return distinct translations of each, the best first (HTML: only one).
 
-        plan: direction, client and form of address, from `plan`. body: the fields format,
-        alternatives and verdicts of the request. on_part: for a single plain text, called with its
-        next translated sentences, by any thread. Raises Refusal (HTTP 400) for verdicts of HTML.
+        plan: direction and client, from `plan`. body: the fields format, alternatives and verdicts
+        of the request. on_part: for a single plain text, called with its next translated sentences,
+        by any thread. Raises Refusal (HTTP 400) for verdicts of HTML.
         """
         if body.verdicts and body.format == "html":
             raise Refusal(400, "HTML has no verdicts: leave out verdicts, or format=html")
@@ -234,17 +224,13 @@ class Service:
             for (_, separators), of_lines in zip(split, results, strict=True)
         ]
 
-    def formality_directions(self) -> list[str]:
-        """Return the directions, such as "en-de", that can be asked for a form of address."""
-        return [str(direction) for direction, model in self.models.items() if model.has_formality]
-
     async def translate_file(
         self, file: DocumentSource, body: PairBody, client: str
     ) -> TranslatedFile:
         """Translate a document and mark its doubtful paragraphs for review.
 
-        body: the languages and form of address asked for. client: name of the client. Raises
-        Refusal if the file is malformed, the direction is not served, or the work is too much.
+        body: the languages asked for. client: name of the client. Raises Refusal if the file is
+        malformed, the direction is not served, or the work is too much.
         """
         (lines,) = await self.documents.run(client, read, [file])
         texts = [_text_of(line) for line in lines]
@@ -322,7 +308,6 @@ class Service:
         results = await worker.translate(
             lines,
             client=plan.client,
-            formality=plan.formality,
             on_begin=self.metrics.queue_seconds.observe,
             **options,
         )

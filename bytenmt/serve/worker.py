@@ -19,7 +19,6 @@ from typing import Any
 from bytenmt.decoding.interface import Request
 from bytenmt.decoding.scheduler import Scheduler
 from bytenmt.evaluation.judge import Judge
-from bytenmt.formality import Form
 from bytenmt.translation.kept_spans import SourceLine
 from bytenmt.translation.line_batch import LineBatch, TranslationResult
 from bytenmt.translation.translator import Translator
@@ -39,8 +38,6 @@ class TranslationJob:
     lines: Sequence[SourceLine]
     client: str = ""  # name of the client; clients take turns
     is_judged: bool = False  # whether the best translations get flags of suspected faults
-    # The form of address to ask for; None: as the translator's settings say.
-    formality: Form | None = None
     # Called with a line's index and its next translated sentences.
     on_part: Callable[[int, bytes], object] | None = None
     # Called once, when the first line is decoded, with the seconds that the job has waited.
@@ -107,7 +104,7 @@ class Worker:
                 line_bytes = min(USUAL_LINE_BYTES, translator.settings.max_source_bytes)
                 n_slots = min(MAX_SLOTS, translator.capacity(line_bytes))
                 self._scheduler = Scheduler(translator.make_engine(n_slots))
-            job.batch = translator.batch(job.lines, formality=job.formality)
+            job.batch = translator.batch(job.lines)
             self._jobs.add(job)
             self._waiting.add(job)
             for request in job.batch.requests:

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.decoding.scorer import Scorer, Weights
-from bytenmt.formality import Form
 
 
 class CharacterLink(NamedTuple):
@@ -28,18 +27,16 @@ class CharacterLink(NamedTuple):
 
 
 def align_lines(
-    models: Sequence[Scorer],
-    lines: Sequence[Sequence[tuple[bytes, bytes, bytes]]],
-    formality: Form | None = None,
+    models: Sequence[Scorer], lines: Sequence[Sequence[tuple[bytes, bytes, bytes]]]
 ) -> list[list[CharacterLink]]:
     """Align lines with their translations: return a link for each output character, in order.
 
     models: scorers of models with attention. lines: for each line the (source, translation,
     separator) of its chunks (parts that were translated one by one), in UTF-8. A separator follows
-    its chunk in both texts and has no link. formality: the form of address that was asked for.
+    its chunk in both texts and has no link.
     """
     pairs = [(source, text) for line in lines for source, text, _ in line]
-    weights = iter(mean_weights(models, pairs, formality))
+    weights = iter(mean_weights(models, pairs))
     links_of_lines = []
     for line in lines:
         links = list[CharacterLink]()
@@ -53,22 +50,19 @@ def align_lines(
     return links_of_lines
 
 
-def mean_weights(
-    models: Sequence[Scorer], pairs: Sequence[tuple[bytes, bytes]], formality: Form | None = None
-) -> list[Weights]:
+def mean_weights(models: Sequence[Scorer], pairs: Sequence[tuple[bytes, bytes]]) -> list[Weights]:
     """Return the attention weights of each pair (source, text) without EOS, averaged over layers
     and models.
 
-    models: scorers of models with attention. formality: the form of address that sources ask for.
-    Weights are float32 (bytes of the text, bytes of the source + 1): a row for each predicted byte,
-    a column for each source byte and, last, its EOS.
+    models: scorers of models with attention. Weights are float32 (bytes of the text, bytes of the
+    source + 1): a row for each predicted byte, a column for each source byte and, last, its EOS.
     """
     with_text = [i for i, (_, text) in enumerate(pairs) if text]
     means = [np.zeros((len(text), len(source) + 1), np.float32) for source, text in pairs]
     if not with_text:
         return means
     for model in models:
-        weights = model.attention_weights([pairs[i] for i in with_text], formality)
+        weights = model.attention_weights([pairs[i] for i in with_text])
         for i, layers in zip(with_text, weights, strict=True):
             means[i] += sum(layers.values()) / (len(layers) * len(models))
     return means

@@ -129,7 +129,7 @@ class LineBatch:
             number = 0
         has_choice = settings.search.beam > 1 and not settings.search.sample
         returns_all = has_choice and any(map(str.isdecimal, to_text(source)))
-        return Request(source, limit, prefix, number, chunk.pairs, settings.formality, returns_all)
+        return Request(source, limit, prefix, number, chunk.pairs, returns_all)
 
     @property
     def is_complete(self) -> bool:

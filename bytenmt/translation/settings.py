@@ -17,7 +17,6 @@ from msgspec import Meta
 from bytenmt.config.fields import Positive, check_values, option, options_of
 from bytenmt.decoding.interface import AUTO, SEARCH_SETTINGS, SPEED_HEADING, SearchOptions
 from bytenmt.errors import DataError, SettingError
-from bytenmt.formality import FORMS, Form
 from bytenmt.span_classes import CLASSES
 
 if TYPE_CHECKING:  # they import NumPy
@@ -38,8 +37,8 @@ length_option = partial(option, group="search", heading="Sentences and lengths")
 class LineSettings:
     """Settings of lines, apart from the search.
 
-    They say how lines are split and batched, how long a translation may be, with which text it
-    begins, and which form of address it has.
+    They say how lines are split and batched, how long a translation may be, and with which text it
+    begins.
     """
 
     # Every translation begins with it, except that of an empty line, even if it is longer than the
@@ -60,14 +59,6 @@ class LineSettings:
         None,
         "Maximum source length in bytes; longer lines are split at spaces and translated in parts"
         " (default: the maximum length of the model's training pairs).",
-    )
-    formality: Form | None = option(
-        None,
-        "Form of address of German and Korean translations, for models that have learned it"
-        " (default: the model's choice).",
-        group="search",
-        heading=CONSTRAINTS_HEADING,
-        choices=FORMS,
     )
     max_tokens: Positive = length_option(
         MAX_TOKENS,

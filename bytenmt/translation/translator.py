@@ -19,7 +19,6 @@ from bytenmt.decoding.interface import AUTO, EngineSpec, Hypothesis, Request, Se
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.scheduler import decode
 from bytenmt.errors import SettingError
-from bytenmt.formality import Form
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.translation.kept_spans import SourceLine
 from bytenmt.translation.line_batch import LineBatch, TranslationResult
@@ -109,7 +108,6 @@ class Translator:
                 "keep and glossary need a model that was trained with sentinels (data.sentinels):"
                 " this one was not"
             )
-        runtime.check_formality(settings.formality)
         search = engine_search = _with_run_defaults(settings, runtime)
         reranker = None
         if runtime.reranks(search):
@@ -192,16 +190,12 @@ class Translator:
                     batch.add(requests[index], hypotheses)
         return batch.results()
 
-    def batch(
-        self, lines: Sequence[SourceLine], first: int = 0, formality: Form | None = None
-    ) -> LineBatch:
+    def batch(self, lines: Sequence[SourceLine], first: int = 0) -> LineBatch:
         """Prepare lines for decoding, without decoding them: return a batch with their requests.
 
-        lines, first: lines and the number of the first one, as in translate_lines. formality: form
-        of address to ask for, "formal" or "informal"; None: the form in the settings.
+        lines, first: lines and the number of the first one, as in translate_lines.
         """
-        settings = replace(self.settings, formality=formality or self.settings.formality)
-        return LineBatch(lines, settings, first)
+        return LineBatch(lines, self.settings, first)
 
     def _by_capacity(self, requests: Sequence[Request]) -> Iterator[tuple[int, list[Request]]]:
         """Yield the capacity of an engine, a power of two so that there are few, and its requests.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import invoke
+from command_line import accepted, invoke
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_engine import make_run
@@ -64,6 +64,23 @@ def test_a_model_of_an_earlier_version_scores_as_it_did(
     assert done.exit_code == 0, done.output
     now = [float(line.split("\t")[0]) for line in done.stdout.splitlines()]
     assert len(now) == 30 and now == pytest.approx(then, rel=tolerance)
+
+
+def test_a_removed_key_of_the_training_pairs_is_ignored(
+    template: dict[str, Any], places: Path, tmp_path: Path
+) -> None:
+    """Files of 0.2.0.dev may have data.formality: they are read, printed and converted without."""
+    arrays, metadata = template["luong"]
+    config = json.loads(metadata["config"])
+    older = config | {"data": config["data"] | {"formality": 0.5}}
+    path = tmp_path / "w.safetensors"
+    save_file(arrays, path, metadata | {"config": json.dumps(older)})
+    assert read_run(path)[1].config == read_run(places / "luong")[1].config
+    assert "formality" not in accepted("info", str(path))
+    converted = tmp_path / "converted.safetensors"
+    accepted("convert", str(path), "-o", str(converted), "--precision", "fp32")
+    with safe_open(converted, "np") as opened:
+        assert json.loads(opened.metadata()["config"]) == config
 
 
 # ---- files that do not fit

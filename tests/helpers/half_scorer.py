@@ -16,7 +16,7 @@ class HalfScorer:
         self.n_read = 0
 
     def score_texts(
-        self, sources: Sequence[bytes] | None, texts: Sequence[bytes], formality: Any = None
+        self, sources: Sequence[bytes] | None, texts: Sequence[bytes]
     ) -> list[TextScores]:
         self.n_read += len(texts)
         scores = []

@@ -42,9 +42,8 @@ def affine(p: Parameters, name: str, x: Array) -> Array:
 def embedded(p: Parameters, options: Options, text: bytes) -> list[Array]:
     """The vector of each byte, and of the n-grams that end with it, added up."""
     found = []
-    vectors = [p["embedding.weight"][byte] for byte in text]
-    text = text.replace(b"\xc0", b"\xfe").replace(b"\xc1", b"\xfe")  # forms of address
-    for i, x in enumerate(vectors):
+    for i, byte in enumerate(text):
+        x = p["embedding.weight"][byte]
         for table, n in enumerate(options["ngrams"]):
             last = (bytes([BOS]) * 8 + text[: i + 1])[-n:]
             if options["ngram_case"] == "folded":

@@ -58,14 +58,13 @@ def test_only_ascii_capitals_become_small_letters(text: bytes) -> None:
 )
 def test_tensors_find_rows_of_the_hash(read: bytes, before: bytes, bits: int, folded: bool) -> None:
     """Rows are the highest bits of the hash of each order, one table after the other. That holds at
-    any position and for any split of the text. The bytes that ask for a form of address count as
-    BOS."""
+    any position and for any split of the text."""
     tables = NgramTables(1, (2, 3, 5, 8), 1 << bits, fold_case=folded)
     recent = (as_row(bytes([BOS]) * N_BYTES + before)[:, -N_BYTES:],)
     rows = tables.row_numbers(as_row(read), recent)
     assert rows.shape == (1, len(read), 4)
     for i in range(len(read)):
-        text = without_forms(before + read[: i + 1])
+        text = before + read[: i + 1]
         word = word_of(text.lower() if folded else text)
         for table, n in enumerate((2, 3, 5, 8)):
             assert rows[0, i, table] == (table << bits) + (hash_ngram(word, n) >> (64 - bits))
@@ -77,7 +76,7 @@ def test_words_are_hashed_from_their_beginnings(text: bytes, cut: int) -> None:
     tables = NgramTables(1, (2,), 8, n_word_rows=64)
     expected = []
     prefix = 0
-    for byte in without_forms(text).lower():
+    for byte in text.lower():
         in_word = bytes([byte]).isalnum() or 0x80 <= byte <= 0xF4
         prefix = (prefix * ngram_hash.PER_BYTE + byte + 1) % (1 << 64) if in_word else 0
         expected.append(8 + (hash_row(prefix, 9, MODULUS) >> 58))
@@ -88,17 +87,6 @@ def test_words_are_hashed_from_their_beginnings(text: bytes, cut: int) -> None:
             found += tables.row_numbers(as_row(part), before)[0, :, 1].tolist()
             before = (before[0], tables.prefix_hashes(as_row(part), before[1])[:, -1])
     assert found == expected
-
-
-@pytest.mark.parametrize("byte", range(256))
-def test_compiled_code_takes_a_form_of_address_for_bos(byte: int) -> None:
-    expected = BOS if byte in (0xC0, 0xC1) else byte
-    assert int(compiled_hashes.without_form(np.uint64(byte))) == expected
-
-
-def without_forms(text: bytes) -> bytes:
-    """Return a text with BOS in place of the bytes that ask for a form of address."""
-    return text.replace(b"\xc0", bytes([BOS])).replace(b"\xc1", bytes([BOS]))
 
 
 def test_long_texts_are_hashed_in_parts() -> None:

@@ -131,24 +131,3 @@ def test_the_command_refuses_in_one_line(tmp_path: Path, model: Path) -> None:
         result = invoke("adapt", *arguments)
         assert result.exit_code == 1, result.output
         assert words in result.output and result.output.count("\n") == 1
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_a_model_that_knows_forms_of_address_learns_with_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
-) -> None:
-    """The byte stands before the sources whose target shows a form; the adapted model knows it."""
-    monkeypatch.setattr(adaptation, "N_FIXED_UPDATES", 20)
-    first_bytes, learn = set[bytes](), Trainer.learn
-
-    def noted(self: Trainer, shares: Any) -> Any:
-        first_bytes.update(source[:1] for share in shares for source, _ in share.data.pairs())
-        return learn(self, shares)
-
-    monkeypatch.setattr(Trainer, "learn", noted)
-    old = make_run(tmp_path / "old", settings=(f"data.formality={share}",))
-    pairs = [(f"open file {n}", f"Öffnen Sie {n}") for n in range(15)]
-    pairs += [(f"open file {n}", f"Du öffnest {n}") for n in range(15, 30)]
-    adapt(old, pairs, tmp_path / "new", names=["memory.tsv"])
-    assert first_bytes == ({b"\xc0", b"\xc1"} if share else {b"o"})
-    assert read_run(tmp_path / "new")[1].config.data.formality == share

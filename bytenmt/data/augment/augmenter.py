@@ -1,5 +1,5 @@
 """Change training pairs anew in every epoch: sentinels, items to copy, final signs, letter case,
-empty sources, noise and forms of address.
+empty sources and noise.
 
 The change depends on the seed, the epoch, the batch and the row (for sentinels: the index in the
 corpus) and on nothing else: a resumed run and any number of processes see the same pairs.
@@ -20,15 +20,13 @@ from bytenmt.data.augment.noise import Letters, with_noise
 from bytenmt.data.augment.sentinels import SentinelAugmenter
 from bytenmt.data.batches import Batch
 from bytenmt.data.corpus import ParallelCorpus
-from bytenmt.formality import FORMS, shown_form, with_form
 from bytenmt.sentinels import find_spans, has_sentinels, to_bytes, to_text
 from bytenmt.splitmix import mixed
 
-NEUTRAL_STEP = 4  # of the lines that show no form of address and were drawn, one asks for a form
 N_SAMPLED = 20_000  # lines that the letters of a corpus are taken from
 # What the draws of a batch are for: noise takes the batch's key itself, the others this one added
 # to it.
-NOISE, COPY, CASE, EMPTY, FINAL_SIGN, FORMALITY = range(6)
+NOISE, COPY, CASE, EMPTY, FINAL_SIGN = range(5)
 PLACES = -1  # the number that stands for a batch's where the draws are an epoch's
 Case = Literal["upper", "title", "lower"]
 # The first letter of a word; what follows an apostrophe inside one ("don't") begins none.
@@ -104,20 +102,11 @@ class Augmenter:
             return batch
         rows = np.arange(rank, rank + size * len(pairs), size)
         batch_key = mixed(mixed(mixed(self._seed) + epoch) + index)
-        originals = list(pairs)
         for step in self._steps:
             key = batch_key if step.number == NOISE else mixed(batch_key + step.number)
             keys = row_keys(np.uint64(key), rows)
             for i in _drawn_rows(keys, step.low, step.high):
                 source, target = step.change(*pairs[i], keys[i])
-                if self._fits(source, target):
-                    pairs[i] = source, target
-        if self._config.formality:
-            keys = row_keys(np.uint64(mixed(batch_key + FORMALITY)), rows)
-            for i in _drawn_rows(keys, 0.0, self._config.formality):
-                source, target = pairs[i]
-                # The target as it was, since capitals would hide the form.
-                source = asking_for_form(source, originals[i][1], keys[i])
                 if self._fits(source, target):
                     pairs[i] = source, target
         return Batch.from_pairs(pairs)
@@ -136,22 +125,6 @@ def _drawn_rows(keys: Keys, low: float, high: float) -> list[int]:
     draws = keys >> HALF
     is_drawn = (draws >= chance_threshold(low)) & (draws < chance_threshold(high))
     return [int(row) for row in np.flatnonzero(is_drawn)]
-
-
-def asking_for_form(source: bytes, target: bytes, key: np.uint64) -> bytes:
-    """Return the source with a byte in front that asks for the form of address of the target.
-
-    Forms of address are informal (German du) and formal (German Sie). Where the target shows none,
-    one source in NEUTRAL_STEP (4) asks for either form, drawn by the random `key`, and the others
-    for none: a model learns that such a line stays as it is. An empty source stays empty.
-    """
-    if not source:
-        return source
-    form = shown_form(to_text(target))
-    draw = int(key) & 0xFFFF  # the upper half of a key has chosen the row
-    if form is None and draw % NEUTRAL_STEP == 0:
-        form = FORMS[draw // NEUTRAL_STEP % len(FORMS)]
-    return with_form(source, form)
 
 
 def without_final_sign(source: bytes, target: bytes, key: np.uint64) -> tuple[bytes, bytes]:

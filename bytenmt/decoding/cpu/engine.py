@@ -35,7 +35,7 @@ class NumbaEngine(Engine):
         if not requests:
             return handles
         for model in self._models:
-            for rows in model.prepare([request.encoded_source for request in requests], slots):
+            for rows in model.prepare([request.source for request in requests], slots):
                 self._team.run(partial(model.encode, rows, self.state, self.params))
         return handles
 

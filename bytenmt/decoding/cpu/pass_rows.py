@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bytenmt.compiled_hashes import extend_prefix, without_form
+from bytenmt.compiled_hashes import extend_prefix
 from bytenmt.decoding.cpu.kernels.decoder_memory import inherit_ancestors
 from bytenmt.decoding.cpu.records import ModelBuffers, Rows
 from bytenmt.decoding.search.state import RUNNING, SearchState
@@ -106,9 +106,8 @@ def append_byte(word: Any, byte: int) -> None:
     word[0]: the last eight bytes of a text, the latest lowest. word[1]: a hash of the letters and
     digits in which the text ends, 0 if there are none; ngram_hash.py defines it.
     """
-    hashed = without_form(np.uint64(byte))
-    word[0] = (word[0] << BYTE_BITS) | hashed
-    word[1] = extend_prefix(word[1], hashed)
+    word[0] = (word[0] << BYTE_BITS) | np.uint64(byte)
+    word[1] = extend_prefix(word[1], np.uint64(byte))
 
 
 @inlined

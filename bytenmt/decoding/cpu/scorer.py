@@ -15,7 +15,6 @@ from bytenmt.decoding.cpu.thread_team import ThreadTeam
 from bytenmt.decoding.interface import SearchOptions
 from bytenmt.decoding.scorer import TextScores, Weights
 from bytenmt.decoding.search.state import FREE, RUNNING, ForcedText, SearchParams, SearchState
-from bytenmt.formality import Form, with_form
 from bytenmt.ngram_hash import START
 from bytenmt.utf8 import BOS
 
@@ -153,34 +152,27 @@ class CpuScorer:
         return CpuStream(self._packed, self._team)
 
     def score_texts(
-        self, sources: Sequence[bytes] | None, texts: Sequence[bytes], formality: Form | None = None
+        self, sources: Sequence[bytes] | None, texts: Sequence[bytes]
     ) -> list[TextScores]:
         """Return log-probability and rank of every byte of each text, in their order.
 
         texts: none empty. sources: the source of each, without EOS; None for language models.
-        formality: the form of address that the sources ask for; None for none.
         """
-        if sources is not None:
-            sources = [with_form(source, formality) for source in sources]
         all_scores: dict[int, TextScores] = {}
         for batch, group in self._groups(sources, texts):
             all_scores.update((which, batch.scores(slot)) for slot, which in enumerate(group))
         return [all_scores[i] for i in range(len(texts))]
 
-    def attention_weights(
-        self, pairs: Sequence[tuple[bytes, bytes]], formality: Form | None = None
-    ) -> list[dict[int, Weights]]:
+    def attention_weights(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
         """Return the attention weights of each pair (source, text), by decoder layer from 1.
 
         Weights (bytes of text, bytes of source + 1) are float32; the last column is the source's
-        EOS. Only for one model. formality: the form of address that all sources ask for, or None;
-        the byte that asks for it has no column.
+        EOS. Only for one model.
         """
         (packed,) = self._packed
         program = packed.program
-        sources = [with_form(source, formality) for source, _ in pairs]
+        sources = [source for source, _ in pairs]
         texts = [text for _, text in pairs]
-        first = 0 if formality is None else 1  # the column of the source's first byte
         weights_of_pairs: dict[int, dict[int, Weights]] = {}
         for batch, group in self._groups(sources, texts, program.n_attentions):
             for slot, which in enumerate(group):
@@ -188,7 +180,7 @@ class CpuScorer:
                 columns = [*range(n + 1)]
                 if program.is_reversed:
                     columns[:n] = reversed(range(n))
-                weights = [layer[:, columns[first:]] for layer in batch.attention(slot, n + 1)]
+                weights = [layer[:, columns] for layer in batch.attention(slot, n + 1)]
                 weights_of_pairs[which] = dict(zip(program.attending, weights, strict=True))
         return [weights_of_pairs[i] for i in range(len(pairs))]
 

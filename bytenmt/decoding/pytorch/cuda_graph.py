@@ -79,7 +79,7 @@ class CudaGraphEngine(PyTorchEngine):
 
     def _make_room(self, requests: Sequence[Request], is_idle: bool) -> None:
         """Switch to a plan whose source capacity fits these sentences and the running ones."""
-        sources = [request.encoded_source for request in requests]
+        sources = [request.source for request in requests]
         columns = [0 if source is None else len(source) + 1 for source in sources]
         capacity = -(-max(columns) // SOURCE_COLUMNS) * SOURCE_COLUMNS
         if not is_idle:

@@ -36,7 +36,7 @@ def encode_requests(
 
     requests: all with a source, or all without. beam: hypotheses (rows of the state) a sentence.
     """
-    sources = [request.encoded_source for request in requests]
+    sources = [request.source for request in requests]
     ended = [b"" if source is None else source + bytes([EOS]) for source in sources]
     src, src_len = pad_texts(ended, device)
     memories = [model.encode(src, src_len) for model in models]

@@ -12,7 +12,6 @@ from torch import Tensor
 from bytenmt.architectures.base import Model, logits_to_log_p, pick_bytes
 from bytenmt.decoding.pytorch.forward import pad_texts
 from bytenmt.decoding.scorer import TextScores, Weights
-from bytenmt.formality import Form, with_form
 from bytenmt.utf8 import BOS, EOS
 
 # Bytes of texts and sources that are read together, padding included.
@@ -67,17 +66,16 @@ class TorchScorer:
 
     @torch.no_grad()
     def score_texts(
-        self, sources: Sequence[bytes] | None, texts: Sequence[bytes], formality: Form | None = None
+        self, sources: Sequence[bytes] | None, texts: Sequence[bytes]
     ) -> list[TextScores]:
         """Return log-probability and rank (0 for the likeliest) of the bytes of each text.
 
         sources: of each text, without EOS; None for language models. texts: none empty; EOS is
-        scored only where a text ends with it. formality: the form of address that the sources
-        request, "formal" or "informal"; None: none.
+        scored only where a text ends with it.
         """
         ended = [b""] * len(texts)
         if sources is not None:
-            ended = [with_form(source, formality) + bytes([EOS]) for source in sources]
+            ended = [source + bytes([EOS]) for source in sources]
         all_scores: dict[int, TextScores] = {}
         for group in batches([(len(text), len(ended[i])) for i, text in enumerate(texts)]):
             sources_of_group = pad_texts([ended[i] for i in group], self._device)
@@ -93,27 +91,23 @@ class TorchScorer:
         return [all_scores[i] for i in range(len(texts))]
 
     @torch.no_grad()
-    def attention_weights(
-        self, pairs: Sequence[tuple[bytes, bytes]], formality: Form | None = None
-    ) -> list[dict[int, Weights]]:
+    def attention_weights(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
         """Return the attention weights of each pair (source, text), by layer number from 1.
 
         Weights (bytes of the text, bytes of the source and its EOS): how much the prediction of
-        each byte attends to each source byte. Only for a single model. formality: the form of
-        address that all sources request, without a column of its own; None: none.
+        each byte attends to each source byte. Only for a single model.
         """
         (model,) = self._models
-        first = 0 if formality is None else 1  # the column of the source's first byte
         weights_of_pairs: dict[int, dict[int, Weights]] = {}
         for group in batches([(len(text), len(source) + 1) for source, text in pairs]):
-            sources = [with_form(pairs[i][0], formality) + bytes([EOS]) for i in group]
+            sources = [pairs[i][0] + bytes([EOS]) for i in group]
             texts = [bytes([BOS]) + pairs[i][1][:-1] for i in group]
             memory = model.encode(*pad_texts(sources, self._device))
             read, _ = pad_texts(texts, self._device)
             each = model.forward_aligned(read, memory, model.start(memory))[2]
             arrays = {number: weights.float().cpu().numpy() for number, weights in each.items()}
             for row, i in enumerate(group):
-                part = row, slice(len(texts[row])), slice(first, len(sources[row]))
+                part = row, slice(len(texts[row])), slice(len(sources[row]))
                 weights_of_pairs[i] = {number: weights[part] for number, weights in arrays.items()}
         return [weights_of_pairs[i] for i in range(len(pairs))]
 

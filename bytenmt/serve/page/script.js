@@ -58,20 +58,11 @@ function mark() {
   const from = $("from").value, to = $("to").value;
   for (const [node, code] of [["source", from], ["target", to]])
     if (code && code !== "auto") $(node).lang = code; else $(node).removeAttribute("lang");
-  $("formfield").hidden = !canBeAsked(from, to);
   $("swap").disabled = !sources().some((one) => one.code === to && (from === "auto" || one.targets.includes(from)));
 }
 
-// Whether all models between the languages have learned forms of address.
-function canBeAsked(from, to) {
-  const possible = sources().filter((one) => (from === "auto" || one.code === from) && one.code !== to && one.targets.includes(to));
-  return possible.length > 0 && possible.every((one) => settings.formality.includes(`${one.code}-${to}`));
-}
-
 function body(more) {
-  const fields = { source: $("from").value, target: $("to").value, api_key: $("key").value, ...more };
-  if (!$("formfield").hidden && $("formality").value) fields.formality = $("formality").value;
-  return JSON.stringify(fields);
+  return JSON.stringify({ source: $("from").value, target: $("to").value, api_key: $("key").value, ...more });
 }
 
 function stop() { if (running) running.abort(); running = null; clearTimeout(timer); clearTimeout(speaking); }
@@ -265,7 +256,6 @@ async function begin() {
 $("source").addEventListener("input", typed);
 $("from").addEventListener("change", () => { fillTargets(); mark(); typed(); });
 $("to").addEventListener("change", () => { mark(); typed(); });
-$("formality").addEventListener("change", typed);
 $("key").addEventListener("change", () => { storeKey(); typed(); });
 $("form").addEventListener("submit", (event) => event.preventDefault());
 $("swap").addEventListener("click", swap);
