@@ -222,8 +222,11 @@ FEW_SEARCHES = ("greedy", "beam", "sample")
 
 
 def hypotheses(translator: Any, lines: Sequence[str]) -> Output:
-    """Return the hypotheses of every line with all their fields."""
-    return [[list(one) for one in found] for found in translator.n_best(lines)]
+    """Return the hypotheses of every line with the fields that the first oracles have."""
+    from bytenmt import Hypothesis
+
+    n_fields = Hypothesis._fields.index("is_past_end") + 1
+    return [[list(one[:n_fields]) for one in found] for found in translator.n_best(lines)]
 
 
 def search_outputs(folder: Path, names: Sequence[str], engine: str) -> Iterator[tuple[str, Output]]:
