@@ -68,8 +68,8 @@ _PATH = rf"[{_L}.~:/?#@!$&'()*+,;=%\[\]-]*(?:[{_L}/~#$&*+=%@-]|(?<=&[lg]t);|(?<=
 _FILE_TYPES = (
     r"(?:js|mjs|jsx|ts|tsx|py|md|rst|txt|json|xml|html?|css|scss|cpp|hpp|cc|cs|java|rb|go|rs|php|pl"
     r"|sh|bat|ps1|exe|dll|so|zip|gz|bz2|xz|tar|tgz|jpe?g|png|gif|svg|ico|webp|pdf|docx?|odt|ods|odp"
-    r"|xlsx?|pptx?|csv|tsv|toml|ya?ml|ini|conf|cfg|log|sql|db|sqlite|bak|iso|deb|rpm|jar|war|mp3|mp4"
-    r"|avi|mkv|wav|ogg|flac|po|mo|tmx|xlf|lock|env|service|plist|strings|vue|ipynb"
+    r"|xlsx?|pptx?|csv|tsv|toml|ya?ml|ini|conf|cfg|log|sql|db|sqlite|bak|iso|deb|rpm|jar|war|mp3"
+    r"|mp4|avi|mkv|wav|ogg|flac|po|mo|tmx|xlf|lock|env|service|plist|strings|vue|ipynb"
     # no abbreviations such as d.h. and Dr.h.c.
     rf"|MF|(?<=[{_L}][{_L}]\.)[ch])"
 )
@@ -102,8 +102,8 @@ _SIGNS = (
     "\u2139\u2190-\u2bff\u3010\u3011\ufe0f\u200d\U0001f000-\U0001faff\U000e0020-\U000e007f©®™€£¥₩₹"
 )
 _CURRENCIES = (
-    r"(?:AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|INR|JPY|KRW|LCY|MXN|NOK|NZD|PLN|RUB|SEK|SGD|TRY"
-    r"|USD|ZAR)"
+    r"(?:AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|INR|JPY|KRW|LCY|MXN|NOK|NZD|PLN|RUB|SEK|SGD"
+    r"|TRY|USD|ZAR)"
 )
 _ABBREVIATIONS = r"(?:usw|usf|etc|bzw|ggf|evtl|inkl|exkl|zzgl|bzgl|vgl|resp|max|min)"
 
@@ -134,7 +134,8 @@ SPAN_CLASSES: tuple[SpanClass, ...] = (
             # {{name}}, {name}, {0}, { $count }, ${name}
             r"\{\{\{?[^{}]*+\}\}\}?|[$#%@]?\{[^{}]{0,80}+\}",
             # ICU messages
-            rf"\{{\s*+[{_L}$]++\s*+,\s*+(?:plural|select|selectordinal)\s*+,(?:[^{{}}]|{_BRACES})*+\}}",
+            rf"\{{\s*+[{_L}$]++\s*+,\s*+(?:plural|select|selectordinal)\s*+,"
+            rf"(?:[^{{}}]|{_BRACES})*+\}}",
             # Vue's $t(…), $(name), $name, $NAME$
             rf"\$t\((?:[^(){{}}]|{_BRACES})*+\)|\$\([{_L}]++\)(?:/[{_L}.+@-]*[{_L}@+-])*+",
             rf"\$(?:[A-Za-z0-9_@]++\$){{1,9}}+{_END}|\$[A-Za-z_][{_L}]*+",
@@ -143,7 +144,8 @@ SPAN_CLASSES: tuple[SpanClass, ...] = (
             # %s, %1$s, %(name)d, %-5.2f; %H:%M, %Y-%m-%d
             rf"{_CONVERSION}(?:[:/.-]{_CONVERSION})*+",
             # %1 and %L1 of Qt, %0%, %name%, %PRODUCTNAME
-            r"(?<!\d)%\d{1,2}%(?!\d)|(?<!\d)%L?\d{1,2}(?!\d)|%%|%[A-Za-z_]{2,40}%|(?<!\d)%[A-Z][A-Z_]+",
+            r"(?<!\d)%\d{1,2}%(?!\d)|(?<!\d)%L?\d{1,2}(?!\d)|%%|%[A-Za-z_]{2,40}%"
+            r"|(?<!\d)%[A-Z][A-Z_]+",
             # [[name]], [name], [0], [X7X]
             rf"\[\[[{_L} .-]{{1,40}}\]\]|\[(?!{_REMARKS}\])[a-z][a-z0-9_.-]*+\]|\[\d{{1,3}}\]"
             r"|\[[A-Z]\d++[A-Z]\]",
@@ -186,7 +188,8 @@ SPAN_CLASSES: tuple[SpanClass, ...] = (
             rf"(?<![{_L}?!])\?[A-Za-z_][A-Za-z0-9_.-]*+=(?:{_PATH})?",
         ),
         (
-            "⟦https://example.org/a?b=1#c⟧. See ⟦www.example.org/x⟧, ⟦example.com/y⟧, (⟦http://a.b/c⟧)",
+            "⟦https://example.org/a?b=1#c⟧. See ⟦www.example.org/x⟧, ⟦example.com/y⟧,"
+            " (⟦http://a.b/c⟧)",
             "Begin with ⟦svn://⟧ or ⟦?format=&lt;X&gt;⟧, ⟦https://a.org/?x=&lt;Y&gt;⟧ too",
             "⟦www.müller.de⟧ und ⟦bücher.de/neu⟧",
             "⟦https://example.com/a⟧에서 내려받고 ⟦www.example.org⟧를 보세요",
@@ -290,7 +293,8 @@ SPAN_CLASSES: tuple[SpanClass, ...] = (
         r"|\(\)|<su",
         (
             # A1, MP3, H264
-            rf"(?<![{_L}.])(?:[A-Z](?=[A-Z0-9]*\d)|\d+[A-Z][A-Z0-9])[A-Z0-9]*+(?:-[A-Z0-9]+)*{_END}",
+            rf"(?<![{_L}.])(?:[A-Z](?=[A-Z0-9]*\d)|\d+[A-Z][A-Z0-9])[A-Z0-9]*+(?:-[A-Z0-9]+)*"
+            rf"{_END}",
             # hexadecimal
             rf"{_BEGIN}0x[0-9A-Fa-f]++{_END}",
             rf"{_BEGIN}(?=[0-9a-f]*\d)(?=\d*[a-f])[0-9a-f]{{7,64}}{_END}",

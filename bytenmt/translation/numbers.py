@@ -20,7 +20,8 @@ RANGE = re.compile(
 )
 # What makes a range of two numbers: a sign, a word of one or two letters, or one of these.
 RANGE_SIGN = re.compile(
-    r"[^\w\s.,;]|[\uac00-\ud7a3]|\b(?:\w{1,2}|bis|und|oder|and|until|till|through|tot|hasta|fino|at\xe9)\b",
+    r"[^\w\s.,;]|[\uac00-\ud7a3]"
+    r"|\b(?:\w{1,2}|bis|und|oder|and|until|till|through|tot|hasta|fino|at\xe9)\b",
     re.IGNORECASE,
 )
 MAX_GAP_CHARS = 24  # between the ends of a range in a translation

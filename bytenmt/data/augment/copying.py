@@ -17,7 +17,8 @@ from bytenmt.sentinels import Span, find_spans, replace_spans, to_bytes, to_text
 
 LETTER = "A-Za-zÀ-ÖØ-öø-ɏ"  # Latin: the last ranges have two bytes each
 _ITEM = re.compile(
-    f"(?<![\\d_{LETTER}])(?:[{LETTER}]{{3,}}(?![\\d_{LETTER}])|[0-9]+(?:[.,][0-9]+)*(?![_{LETTER}]))",
+    f"(?<![\\d_{LETTER}])(?:[{LETTER}]{{3,}}(?![\\d_{LETTER}])"
+    f"|[0-9]+(?:[.,][0-9]+)*(?![_{LETTER}]))",
     re.ASCII,
 )
 _LOWER = ("aeiou", "bcdfghjklmnpqrstvwxyz", "àáâäåæçèéêëìíîïñòóôöøùúûüýčďěğłńňőřśšťůűźž")
