@@ -30,12 +30,6 @@ if TYPE_CHECKING:
 else:
     ModelConfig = Union[tuple(ARCHITECTURES[name].section for name in BUILT_IN)]  # noqa: UP007
 
-# Keys of DataConfig that change training pairs; each needs a source.
-AUGMENTATIONS = (
-    *("noise", "copy", "sentinels", "upper_case", "title_case", "lower_case", "unpunctuated"),
-    "empty_source",
-)
-
 
 # The comments of the sections are the meanings in docs/configuration.md, see
 # tools/configuration_page.py.
@@ -71,6 +65,11 @@ class DataConfig(Section, frozen=True):
     def augmentations(self) -> tuple[str, ...]:
         """The keys of the augmentations that are not 0, such as "noise"."""
         return tuple(key for key in AUGMENTATIONS if getattr(self, key))
+
+
+# Keys of DataConfig that say which pairs are used; all others change pairs, and need a source.
+SELECTION_KEYS = frozenset({"max_source_bytes", "max_target_bytes"})
+AUGMENTATIONS = tuple(key for key in DataConfig.__struct_fields__ if key not in SELECTION_KEYS)
 
 
 # Keys of `model` that earlier versions had, with their defaults.

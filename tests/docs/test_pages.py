@@ -20,6 +20,7 @@ from bytenmt.architectures.section import Section
 from bytenmt.cli.main import COMMANDS, main
 from bytenmt.config import schema
 from bytenmt.config.train_section import TrainConfig
+from bytenmt.decoding.interface import SEARCH_SETTINGS
 from bytenmt.decoding.model_summary import model_description
 from bytenmt.span_classes import CLASSES
 from tools import configuration_page
@@ -180,6 +181,18 @@ def test_every_option_is_on_a_page() -> None:
         and undocumented([*parameter.opts, *parameter.secondary_opts], text)
     ]
     assert missing == [], "describe these options on a page of bytenmt/docs"
+
+
+def test_each_option_of_a_search_has_its_row() -> None:
+    page = next(page for page in PAGES if page.stem == "decoding")
+    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    missing = [
+        parameter.opts[-1]
+        for parameter in main.every()["translate"].params
+        if parameter.name in SEARCH_SETTINGS
+        and undocumented([*parameter.opts, *parameter.secondary_opts], "\n".join(rows))
+    ]
+    assert missing == [], "add a row for these options to the table of decoding.md"
 
 
 def test_the_classes_of_keep_are_those_of_their_page() -> None:

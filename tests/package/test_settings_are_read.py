@@ -12,6 +12,7 @@ from source_tree import MODULES
 from bytenmt.config.schema import DataConfig
 from bytenmt.config.train_section import TrainConfig
 from bytenmt.decoding.interface import SearchOptions
+from bytenmt.decoding.search.state import SearchParams
 from bytenmt.translation.kept_spans import KeepSpec
 from bytenmt.translation.settings import KeepSettings, LineSettings
 
@@ -42,6 +43,13 @@ def test_each_field_is_read(record: Any, objects: set[str]) -> None:
     names = getattr(record, "__struct_fields__", None) or [field.name for field in fields(record)]
     unread = [name for name in names if not any((one, name) in attributes() for one in objects)]
     assert unread == [], f"read these fields of {record.__name__} where they have an effect"
+
+
+@pytest.mark.slow
+def test_the_search_uses_each_parameter() -> None:
+    """SearchParams.from_options reads each option, which alone has no effect."""
+    unused = [name for name in SearchParams._fields if ("params", name) not in attributes()]
+    assert unused == [], "read these fields of SearchParams where a search does what they say"
 
 
 def test_the_spans_to_keep_are_made_of_each_field() -> None:
