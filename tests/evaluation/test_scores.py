@@ -159,6 +159,15 @@ def test_a_metric_of_a_plugin_is_compared(monkeypatch: pytest.MonkeyPatch) -> No
         text_values(SOURCES, WORSE, REFERENCES)
 
 
+@pytest.mark.parametrize("name", [name for name, one in METRICS.items() if one.line_values])
+def test_a_metric_calls_the_reference_better_than_a_worse_translation(name: str) -> None:
+    """By its own direction (is_higher_better)."""
+    perfect = text_values(SOURCES, REFERENCES, REFERENCES)[name]
+    worse = text_values(SOURCES, WORSE, REFERENCES)[name]
+    assert METRICS[name].is_better(perfect, worse)
+    assert not METRICS[name].is_better(worse, perfect)
+
+
 def test_equal_scores_are_no_difference() -> None:
     """BLEU of single words is 0 for both, in every resample, for which sacreBLEU has its smallest
     p."""

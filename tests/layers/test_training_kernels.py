@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from bytenmt.architectures import cells
 from bytenmt.jit import njit
 from bytenmt.layers import fused_additive, fused_cells, fused_norm
 from bytenmt.layers.kernel_helpers import Array, as_array, narrow, sigmoid, tanh, widen
@@ -140,6 +141,10 @@ RESETS: tuple[GRUReset, ...] = ("before", "after")
 UPDATES: tuple[GRUUpdate, ...] = ("keep", "take")
 for reset, update in combinations(RESETS, UPDATES):
     CELLS[f"gru-{reset}-{update}"] = partial(GRU, reset=reset, update=update)
+
+
+def test_every_cell_of_the_configuration_is_compared() -> None:
+    assert {name.split("-")[0] for name in CELLS} == set(cells.CELLS)
 
 
 def unrolled(
