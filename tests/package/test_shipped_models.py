@@ -24,7 +24,7 @@ KNOWN = {
         "Password": "비밀번호",
         "Save changes before closing?": "닫기 전에 변경 내용을 저장하시겠습니까?",
     },
-    "ko-en": {"비밀번호를 입력하세요.": "Please enter your password.", "안녕하세요": "Hello"},
+    "ko-en": {"비밀번호를 입력하세요.": "Enter your password.", "안녕하세요.": "Hello."},
 }
 
 
