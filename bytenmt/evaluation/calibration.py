@@ -44,7 +44,10 @@ BEAM_SIZE = 5  # of a search without a model of the opposite direction
 POOR_ABOVE = 3.5
 SHORT_BYTES = 36
 FALSE_ALARMS = 0.02  # share of the validation text's references below the threshold of source_bits
-UNUSABLE_SURE_SHARE = 0.035  # of the sure translations, at most, as estimated
+UNUSABLE_SURE_SHARE = 0.08  # of the sure translations, at most, as estimated
+# Beyond it a translation is never sure: the estimate is too low for some models, of which graders
+# found 3 to 9 % of the lines up to here unusable, and 10 to 15 % up to a doubt of 1.8.
+HIGHEST_SURE_DOUBT = 1.2
 UNUSABLE_WRONG_SHARE = 0.9  # of those above the threshold of wrong translations, at least
 SUREST_SHARE, FEWEST_SUREST = 0.1, 30  # of the lines, taken as right; lines
 FEWEST_WRONG = 20  # lines
@@ -86,9 +89,10 @@ class SearchQuality(NamedTuple):
     def sure_threshold(self) -> float:
         """Return the doubt up to which a translation without flags is sure.
 
-        A doubt is bits / sqrt(bytes). Up to the threshold at most UNUSABLE_SURE_SHARE (3.5 %) of
+        A doubt is bits / sqrt(bytes). Up to the threshold at most UNUSABLE_SURE_SHARE (8 %) of
         such translations are unusable, as unusable_share estimates. The surest tenth, at least
-        FEWEST_SUREST (30), is always sure. 0 if all translations have flags.
+        FEWEST_SUREST (30), is always sure, but never beyond HIGHEST_SURE_DOUBT (1.2). 0 if all
+        translations have flags.
         """
         doubts = np.sort(self.doubts[~self.is_flagged])
         n_surest = min(len(doubts), max(FEWEST_SUREST, round(SUREST_SHARE * len(doubts))))
@@ -99,7 +103,7 @@ class SearchQuality(NamedTuple):
             chosen = (self.doubts <= threshold) & ~self.is_flagged
             if self.unusable_share(chosen) <= UNUSABLE_SURE_SHARE:
                 best = threshold
-        return round(float(best), 4)
+        return round(min(float(best), HIGHEST_SURE_DOUBT), 4)
 
     def wrong_threshold(self) -> float | None:
         """Return the lowest doubt above which nearly all (90 %) of the translations are unusable.
