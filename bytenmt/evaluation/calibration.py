@@ -46,7 +46,7 @@ SHORT_BYTES = 36
 FALSE_ALARMS = 0.02  # share of the validation text's references below the threshold of source_bits
 UNUSABLE_SURE_SHARE = 0.08  # of the sure translations, at most, as estimated
 # Beyond it a translation is never sure: the estimate is too low for some models, of which graders
-# found 3 to 9 % of the lines up to here unusable, and 7 to 15 % up to a doubt of 1.75.
+# found 3 to 11 % of the lines up to here unusable, and 7 to 14 % up to a doubt of 1.75.
 HIGHEST_SURE_DOUBT = 1.2
 UNUSABLE_WRONG_SHARE = 0.9  # of those above the threshold of wrong translations, at least
 SUREST_SHARE, FEWEST_SUREST = 0.1, 30  # of the lines, taken as right; lines

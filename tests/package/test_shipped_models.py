@@ -24,7 +24,10 @@ KNOWN = {
         "Password": "비밀번호",
         "Save changes before closing?": "닫기 전에 변경 사항을 저장하시겠습니까?",
     },
-    "ko-en": {"비밀번호를 입력하십시오.": "Enter your password.", "나는 학생이에요.": "I'm a student."},
+    "ko-en": {
+        "비밀번호를 입력하십시오.": "Enter your password.",
+        "나는 학생이에요.": "I'm a student.",
+    },
 }
 
 
