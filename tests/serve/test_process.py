@@ -205,12 +205,12 @@ def test_the_command_ends_when_it_has_answered_without_pytorch(run: Path, tmp_pa
         fields = {"source": "ko", "target": "en", "api_key": "secret"}
         page = server.post("translate", q="<p>하나</p>", format="html", **fields)
         assert page["translatedText"].startswith("<p>")  # by a child of the command
-        asked = {"q": [f"{line} 하나 둘 셋 넷 다섯" for line in range(24)], **fields}
+        asked = {"q": [f"{line} 하나 둘 셋 넷 다섯" for line in range(120)], **fields}
         with ThreadPoolExecutor(12) as clients:
             coming = [clients.submit(server.post, "translate", **asked) for _ in range(12)]
             wait_until(lambda: in_flight(server) == 12, "too quick to be asked in the middle")
             assert not any(one.done() for one in coming) and server.terminate() == 0
-            assert all(len(one.result(SECONDS)["translatedText"]) == 24 for one in coming)
+            assert all(len(one.result(SECONDS)["translatedText"]) == 120 for one in coming)
     *_, ended, modules = server.log_lines()
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} bytenmt: shut down", ended)
     assert modules == "modules False"
